@@ -1,0 +1,1 @@
+"""quell: low-variance evolution strategies for reinforcement learning."""

@@ -1,0 +1,35 @@
+"""Errors that a user can act on."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class QuellError(Exception):
+    """Something went wrong that has a plain explanation; the command line prints it without a traceback."""
+
+    exit_code = 1
+
+
+class UsageError(QuellError):
+    """The request itself cannot be carried out; nothing was changed."""
+
+    exit_code = 2
+
+
+class TroubleError(QuellError):
+    """A run stopped itself because its numbers went bad too often; its last good checkpoint is kept."""
+
+
+class MissingExtra(UsageError):
+    """An optional dependency is not installed."""
+
+    def __init__(self, extra: str, what: str) -> None:
+        super().__init__(f"{what} needs the optional dependency group {extra!r}: pip install 'quell[{extra}]'")
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """' (did you mean ...?)' when something close is known, else ''."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f" (did you mean {close[0]!r}?)" if close else ""

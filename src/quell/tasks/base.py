@@ -1,0 +1,113 @@
+"""What a task is: sizes, a horizon, and a simulator that steps several members in lockstep."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+State = Mapping[str, Any]
+"""Named physics arrays, each with the members on the leading axis: {"qpos": [m, nq], ...}."""
+
+
+class Simulator(Protocol):
+    """`m` episodes of one task advancing together; member i's randomness comes from its own generator."""
+
+    def reset(self, generators: Sequence[np.random.Generator]) -> Array:
+        """Start len(generators) <= m new episodes; returns observations [k, obs_size] (float64)."""
+
+    def step(self, actions: Array, active: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+        """Advance the active members; returns (observations [k, obs_size], rewards [k], terminated [k]).
+
+        Rows of inactive members are undefined. Truncation at the horizon is the caller's business.
+        The returned arrays may be reused by the next call.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """One task. Dataclass fields are its settings (`quell.task("lqr", noise=0.5)`); the rest are its facts."""
+
+    horizon: int = 1000
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    obs_size: ClassVar[int]
+    action_size: ClassVar[int]
+    """Numbers in an action; for a discrete task, the number of choices."""
+    discrete: ClassVar[bool] = False
+    can_terminate: ClassVar[bool] = False
+    engine: ClassVar[str] = "arrays"
+    extra: ClassVar[str | None] = None
+    """The optional dependency group the task needs, as in `pip install 'quell[dm]'`."""
+    tuned: ClassVar[Mapping[str, Any]] = {}
+    """Settings that replace the paper's where those do poorly; dotted names as on the command line."""
+
+    def simulator(self, members: int) -> Simulator:
+        raise NotImplementedError
+
+    def notes(self) -> list[str]:
+        """Facts to print beside a result, such as a known optimum."""
+        return []
+
+
+@dataclass(frozen=True, kw_only=True)
+class MujocoTask(Task):
+    """A task on MuJoCo: a model, a frame skip, and array functions of the physics state.
+
+    `observe`, `reward` and `terminated` take an array namespace `xp` (numpy or jax.numpy) and states whose
+    arrays carry the members on the leading axis, so that an accelerator engine can run them unchanged.
+    `reset` works on one MjData; everything random in it comes from the generator it is given.
+    """
+
+    engine: ClassVar[str] = "mujoco"
+    frame_skip: ClassVar[int]
+    fields: ClassVar[tuple[str, ...]] = ("qpos", "qvel")
+    """Which MjData arrays the functions below read."""
+    own_model: ClassVar[bool] = False
+    """True when an episode changes the model itself (terrain), so that members cannot share one."""
+
+    def model(self) -> Any:
+        """The compiled mujoco.MjModel."""
+        raise NotImplementedError
+
+    def reset(self, model: Any, data: Any, rng: np.random.Generator) -> None:
+        """Write an initial state into freshly reset `data`; mj_forward follows."""
+        raise NotImplementedError
+
+    def advance(self, model: Any, data: Any) -> None:
+        """One environment step of physics."""
+        import mujoco
+
+        mujoco.mj_step(model, data, self.frame_skip)
+
+    def observe(self, xp: Any, state: State) -> Any:
+        raise NotImplementedError
+
+    def reward(self, xp: Any, before: State, action: Any, after: State) -> Any:
+        raise NotImplementedError
+
+    def terminated(self, xp: Any, state: State) -> Any:
+        """Only called when `can_terminate`."""
+        raise NotImplementedError
+
+    def simulator(self, members: int) -> Simulator:
+        from quell.tasks.mujoco import MujocoSimulator
+
+        return MujocoSimulator(self, members)
+
+
+@functools.lru_cache(maxsize=8)
+def gymnasium_asset(filename: str) -> str:
+    """Path of an MJCF file that ships with Gymnasium."""
+    from importlib.util import find_spec
+    from pathlib import Path
+
+    spec = find_spec("gymnasium")
+    assert spec is not None and spec.origin is not None  # a core dependency
+    return str(Path(spec.origin).parent / "envs" / "mujoco" / "assets" / filename)

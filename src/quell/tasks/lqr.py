@@ -1,0 +1,106 @@
+"""LQR: an unstable linear system with quadratic cost, and its exact optimum.
+
+    x' = A x + B u + noise * w,   reward = -(x'Qx + u'Ru),   x0 ~ x0_std * N(0, I),   w ~ N(0, I)
+
+A has 1.01 on the diagonal and 0.01 beside it, B = I, Q = I/1000, R = I. The paper prints a horizon of 2000; its
+scores beat the optimum there and fit 302 steps, so both are tasks and every result is shown beside the optimum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quell.tasks.base import Array, Task
+
+A = 1.01 * np.eye(3) + 0.01 * (np.eye(3, k=1) + np.eye(3, k=-1))
+B = np.eye(3)
+Q = np.eye(3) / 1000
+R = np.eye(3)
+LIMIT = 1e18  # states saturate here, so that a wild policy yields an awful but finite return
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lqr(Task):
+    horizon: int = 2000
+    noise: float = 1.0
+    x0_std: float = 1.0
+
+    name: ClassVar[str] = "lqr"
+    summary: ClassVar[str] = "unstable linear system, quadratic cost"
+    obs_size: ClassVar[int] = 3
+    action_size: ClassVar[int] = 3
+
+    def simulator(self, members: int) -> LqrSimulator:
+        return LqrSimulator(self)
+
+    def notes(self) -> list[str]:
+        optimum, noisy = optimal_return(self, 0.0), optimal_return(self, 1.0)
+        return [f"Riccati optimum over {self.horizon} steps: {optimum:.4g} (with action std 1: {noisy:.4g})"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lqr302(Lqr):
+    """The same system over 302 steps, where the paper's scores fit."""
+
+    horizon: int = 302
+    name: ClassVar[str] = "lqr-302"
+    summary: ClassVar[str] = "unstable linear system, quadratic cost, 302 steps"
+
+
+class LqrSimulator:
+    def __init__(self, task: Lqr) -> None:
+        self.task = task
+
+    def reset(self, generators: Sequence[np.random.Generator]) -> Array:
+        task = self.task
+        self._state = np.stack([task.x0_std * rng.standard_normal(3) for rng in generators])
+        noise = np.stack([rng.standard_normal((task.horizon, 3)) for rng in generators], axis=1)
+        self._noise = iter(task.noise * noise)
+        self._never = np.zeros(len(generators), bool)
+        return self._state
+
+    def step(self, actions: Array, active: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+        state, control = self._state, np.clip(actions.astype(np.float64), -LIMIT, LIMIT)
+        reward = -(np.square(state).sum(axis=1) / 1000 + np.square(control).sum(axis=1))  # Q = I/1000, R = I
+        following = _rows_times(state, A) + control + next(self._noise)  # B = I
+        self._state = np.clip(following, -LIMIT, LIMIT)
+        return self._state, reward, self._never
+
+
+def _rows_times(rows: Array, matrix: Array) -> Array:
+    """rows @ matrix.T for a 3x3 matrix, in an order of additions that does not depend on how many rows there are."""
+    return rows[:, :1] * matrix[:, 0] + rows[:, 1:2] * matrix[:, 1] + rows[:, 2:] * matrix[:, 2]  # type: ignore[no-any-return]
+
+
+def riccati_gains(horizon: int) -> Array:
+    """K_t [horizon, 3, 3] of the optimal control u_t = -K_t x_t for the finite horizon (backward Riccati recursion)."""
+    value = np.zeros((3, 3))
+    gains = np.empty((horizon, 3, 3))
+    for t in reversed(range(horizon)):
+        gains[t] = np.linalg.solve(R + B.T @ value @ B, B.T @ value @ A)
+        value = Q + A.T @ value @ (A - B @ gains[t])
+    return gains
+
+
+def linear_return(task: Lqr, gains: Array, action_std: float = 0.0) -> float:
+    """Exact expected return of u_t = -K_t x_t + action_std * N(0, I), from the state's second moment."""
+    second = task.x0_std**2 * np.eye(3)
+    total = 0.0
+    for gain in gains:
+        total -= np.trace((Q + gain.T @ R @ gain) @ second) + action_std**2 * np.trace(R)
+        closed = A - B @ gain
+        second = closed @ second @ closed.T + (task.noise**2 + action_std**2) * np.eye(3)
+    return float(total)
+
+
+def optimal_return(task: Lqr, action_std: float = 0.0) -> float:
+    """The best expected return any controller can reach when its actions carry N(0, action_std^2 I) noise."""
+    return linear_return(task, riccati_gains(task.horizon), action_std)
+
+
+TASKS = [Lqr, Lqr302]

@@ -1,0 +1,85 @@
+"""MuJoCo members in lockstep: one MjData each, one batched call for observation and reward."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from quell.tasks.base import Array, MujocoTask
+
+
+class MujocoSimulator:
+    """Steps up to `members` episodes of a MujocoTask.
+
+    Two state buffers alternate as "before" and "after", each filled by one concatenate per field, because a
+    Python-level copy per member and field would cost as much as the policy itself.
+    """
+
+    def __init__(self, task: MujocoTask, members: int) -> None:
+        self.task = task
+        first = task.model()
+        self.models = [first] + [task.model() if task.own_model else first for _ in range(members - 1)]
+        self.data = [mujoco.MjData(model) for model in self.models]
+        self._controls = [data.ctrl for data in self.data]
+        self._views = {field: [getattr(data, field).reshape(-1) for data in self.data] for field in task.fields}
+        self._shapes = {field: getattr(self.data[0], field).shape for field in task.fields}
+        self._never = np.zeros(members, bool)
+        self._count = 0
+        self._buffers: tuple[dict[str, Array], dict[str, Array]] = ({}, {})
+        self._current = 0
+
+    def reset(self, generators: Sequence[np.random.Generator]) -> Array:
+        count = len(generators)
+        if count != self._count:
+            self._count = count
+            self._buffers = tuple(  # type: ignore[assignment]
+                {field: np.empty((count, *shape)) for field, shape in self._shapes.items()} for _ in range(2)
+            )
+        for model, data, rng in zip(self.models, self.data, generators, strict=False):
+            mujoco.mj_resetData(model, data)
+            self.task.reset(model, data, rng)
+            mujoco.mj_forward(model, data)
+        return self.task.observe(np, self._read())  # type: ignore[no-any-return]
+
+    def step(self, actions: Array, active: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+        before = self._buffers[self._current]
+        advance = self.task.advance
+        rows = zip(self.models, self.data, self._controls, actions, active.tolist(), strict=False)
+        for model, data, control, action, running in rows:
+            if running:
+                control[:] = action
+                advance(model, data)
+        after = self._read()
+        reward = self.task.reward(np, before, actions, after)
+        if self.task.can_terminate:
+            terminated = self.task.terminated(np, after)
+        else:
+            terminated = self._never[: self._count]
+        return self.task.observe(np, after), reward, terminated
+
+    def _read(self) -> dict[str, Array]:
+        self._current = 1 - self._current
+        state = self._buffers[self._current]
+        for field, views in self._views.items():
+            np.concatenate(views[: self._count], out=state[field].reshape(-1))
+        return state
+
+
+def load_model(source: str, *, assets: dict[str, bytes] | None = None) -> Any:
+    """Compile MJCF from a path or an XML string.
+
+    MuJoCo reports deprecated attributes of other people's models by appending to a log file in the working
+    directory; nobody running a task can act on those, so they are dropped while the model compiles.
+    """
+    previous = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(lambda message: None)
+    try:
+        if source.lstrip().startswith("<"):
+            return mujoco.MjModel.from_xml_string(source, assets)
+        return mujoco.MjModel.from_xml_path(source, assets)
+    finally:
+        mujoco.set_mju_user_warning(previous)
