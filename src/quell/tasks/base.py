@@ -77,8 +77,14 @@ class MujocoTask(Task):
         raise NotImplementedError
 
     def reset(self, model: Any, data: Any, rng: np.random.Generator) -> None:
-        """Write an initial state into freshly reset `data`; mj_forward follows."""
+        """Write an initial state into freshly reset `data`; `forward` follows."""
         raise NotImplementedError
+
+    def forward(self, model: Any, data: Any) -> None:
+        """Everything that follows from a freshly set state."""
+        import mujoco
+
+        mujoco.mj_forward(model, data)
 
     def advance(self, model: Any, data: Any) -> None:
         """One environment step of physics."""

@@ -1,31 +1,24 @@
-"""HalfCheetah: run forward; Gymnasium's HalfCheetah-v5 (v4 has the same physics and reward)."""
+"""HalfCheetah: a planar cheetah, run forward; Gymnasium's HalfCheetah (v4 and v5 are the same)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
-from quell.tasks.base import MujocoTask, State, gymnasium_asset
+from quell.tasks._gymnasium import GymnasiumTask
+from quell.tasks.base import State
 
 
 @dataclass(frozen=True, kw_only=True)
-class HalfCheetah(MujocoTask):
+class HalfCheetah(GymnasiumTask):
     name: ClassVar[str] = "halfcheetah"
-    summary: ClassVar[str] = "planar cheetah, run forward (Gymnasium v5)"
+    summary: ClassVar[str] = "planar cheetah, run forward (Gymnasium)"
     obs_size: ClassVar[int] = 17
     action_size: ClassVar[int] = 6
+    asset: ClassVar[str] = "half_cheetah.xml"
     frame_skip: ClassVar[int] = 5
-
-    def model(self) -> Any:
-        from quell.tasks.mujoco import load_model
-
-        return load_model(gymnasium_asset("half_cheetah.xml"))
-
-    def reset(self, model: Any, data: Any, rng: np.random.Generator) -> None:
-        data.qpos += rng.uniform(-0.1, 0.1, model.nq)
-        data.qvel += 0.1 * rng.standard_normal(model.nv)
+    reset_noise: ClassVar[float] = 0.1
+    normal_velocities: ClassVar[bool] = True
 
     def observe(self, xp: Any, state: State) -> Any:
         return xp.concatenate([state["qpos"][:, 1:], state["qvel"]], axis=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,10 +23,12 @@ class MujocoSimulator:
     def __init__(self, task: MujocoTask, members: int) -> None:
         self.task = task
         first = task.model()
-        self.models = [first] + [task.model() if task.own_model else first for _ in range(members - 1)]
+        self.models = [first] + [copy.copy(first) if task.own_model else first for _ in range(members - 1)]
         self.data = [mujoco.MjData(model) for model in self.models]
         self._controls = [data.ctrl for data in self.data]
-        self._views = {field: [getattr(data, field).reshape(-1) for data in self.data] for field in task.fields}
+        self._views = {
+            field: [getattr(data, field).reshape(-1) for data in self.data] for field in task.fields
+        }
         self._shapes = {field: getattr(self.data[0], field).shape for field in task.fields}
         self._never = np.zeros(members, bool)
         self._count = 0
@@ -42,7 +45,7 @@ class MujocoSimulator:
         for model, data, rng in zip(self.models, self.data, generators, strict=False):
             mujoco.mj_resetData(model, data)
             self.task.reset(model, data, rng)
-            mujoco.mj_forward(model, data)
+            self.task.forward(model, data)
         return self.task.observe(np, self._read())  # type: ignore[no-any-return]
 
     def step(self, actions: Array, active: NDArray[np.bool_]) -> tuple[Array, Array, Array]:

@@ -1,40 +1,40 @@
-"""Walker2d: a planar biped, walk forward without falling; Gymnasium's Walker2d-v5."""
+"""Walker2d: a planar biped, walk forward without falling; Gymnasium's Walker2d.
+
+v5 gives both feet the same friction; v4's right foot has less than half of the left one's.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
-from quell.tasks.base import MujocoTask, State, gymnasium_asset
+from quell.tasks._gymnasium import GymnasiumTask
+from quell.tasks.base import State, gymnasium_asset
 
 
 @dataclass(frozen=True, kw_only=True)
-class Walker2d(MujocoTask):
+class Walker2d(GymnasiumTask):
     name: ClassVar[str] = "walker2d"
-    summary: ClassVar[str] = "planar biped, walk forward (Gymnasium v5)"
+    summary: ClassVar[str] = "planar biped, walk forward (Gymnasium)"
     obs_size: ClassVar[int] = 17
     action_size: ClassVar[int] = 6
-    frame_skip: ClassVar[int] = 4
     can_terminate: ClassVar[bool] = True
+    asset: ClassVar[str] = "walker2d_v5.xml"
+    frame_skip: ClassVar[int] = 4
+    reset_noise: ClassVar[float] = 5e-3
 
     def model(self) -> Any:
         from quell.tasks.mujoco import load_model
 
-        return load_model(gymnasium_asset("walker2d_v5.xml"))
-
-    def reset(self, model: Any, data: Any, rng: np.random.Generator) -> None:
-        data.qpos += rng.uniform(-5e-3, 5e-3, model.nq)
-        data.qvel += rng.uniform(-5e-3, 5e-3, model.nv)
+        return load_model(gymnasium_asset("walker2d.xml" if self.version == "v4" else self.asset))
 
     def observe(self, xp: Any, state: State) -> Any:
         return xp.concatenate([state["qpos"][:, 1:], xp.clip(state["qvel"], -10, 10)], axis=1)
 
     def reward(self, xp: Any, before: State, action: Any, after: State) -> Any:
         speed = (after["qpos"][:, 0] - before["qpos"][:, 0]) / 0.008
-        healthy = ~self.terminated(xp, after)
-        return speed + healthy - 1e-3 * xp.square(action).sum(axis=1)
+        upright = self.bonus(xp, self.terminated(xp, after))
+        return speed + upright - 1e-3 * xp.square(action).sum(axis=1)
 
     def terminated(self, xp: Any, state: State) -> Any:
         height, angle = state["qpos"][:, 1], state["qpos"][:, 2]

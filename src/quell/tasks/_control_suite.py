@@ -1,0 +1,92 @@
+"""What the DeepMind Control Suite's tasks share: its model files, how it steps, and its reward shapes.
+
+Only the suite's model files are used, straight from the installed package's folder: importing its Python would
+take seconds and, for terrain, an OpenGL context.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from quell.errors import MissingExtra
+from quell.tasks.base import MujocoTask
+
+SHARED_FILES = ("./common/materials.xml", "./common/skybox.xml", "./common/visual.xml")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlSuiteTask(MujocoTask):
+    """A task of the Control Suite: 1000 steps, no termination, rewards in [0, 1]."""
+
+    extra: ClassVar[str | None] = "dm"
+    domain: ClassVar[str]
+    """Name of the suite's model file."""
+
+    def model(self) -> Any:
+        import mujoco
+
+        from quell.tasks.mujoco import load_model
+
+        folder = self._folder()
+        mjcf = ET.parse(folder / f"{self.domain}.xml").getroot()
+        self.adapt(mjcf)
+        assets = {name: (folder / name).read_bytes() for name in SHARED_FILES}
+        model = load_model(ET.tostring(mjcf, encoding="unicode"), assets=assets)
+        # Some models ask for the energy at every step; nothing reads it, and it does not touch the dynamics.
+        model.opt.enableflags &= ~int(mujoco.mjtEnableBit.mjENBL_ENERGY)
+        return model
+
+    def adapt(self, mjcf: ET.Element) -> None:
+        """Edit the domain's model for this task, in place."""
+
+    def forward(self, model: Any, data: Any) -> None:
+        """As the suite does after a reset: actuators are off until there is a first action."""
+        import mujoco
+
+        flags = model.opt.disableflags
+        model.opt.disableflags = flags | int(mujoco.mjtDisableBit.mjDSBL_ACTUATION)
+        mujoco.mj_forward(model, data)
+        model.opt.disableflags = flags
+
+    def _folder(self) -> Path:
+        from importlib.util import find_spec
+
+        spec = find_spec("dm_control")
+        if spec is None or not spec.submodule_search_locations:
+            raise MissingExtra("dm", f"task {self.name!r}")
+        return Path(spec.submodule_search_locations[0]) / "suite"
+
+
+def step_in_sync(model: Any, data: Any, count: int) -> None:
+    """`count` Euler steps that leave the bodies' positions, velocities and their sensors at the *final* state.
+
+    A plain mj_step leaves them one step behind qpos. Finishing the step begun earlier and then beginning the
+    next costs nothing extra. What needs an acceleration (forces, touch) still belongs to the last full step.
+    """
+    import mujoco
+
+    mujoco.mj_step2(model, data)
+    if count > 1:
+        mujoco.mj_step(model, data, count - 1)
+    mujoco.mj_step1(model, data)
+
+
+def rise(xp: Any, x: Any, target: float, margin: float, at_margin: float = 0.0) -> Any:
+    """1 from `target` upwards; below, a straight line through `at_margin` at `target - margin` down to 0."""
+    return xp.clip(1 - (1 - at_margin) * (target - x) / margin, 0, 1)
+
+
+def bell(xp: Any, x: Any, margin: float) -> Any:
+    """A Gaussian bump: 1 at zero, 0.1 at +-margin."""
+    return xp.exp(NATURAL_LOG_OF_TENTH * xp.square(x / margin))
+
+
+def dome(xp: Any, x: Any) -> Any:
+    """1 - x^2 inside [-1, 1], 0 outside."""
+    return xp.clip(1 - xp.square(x), 0, 1)
+
+
+NATURAL_LOG_OF_TENTH = -2.302585092994046

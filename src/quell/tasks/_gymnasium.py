@@ -1,0 +1,53 @@
+"""What Gymnasium's MuJoCo tasks share: the model file, reset noise around the model's pose, and a version."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from quell.errors import UsageError
+from quell.tasks.base import MujocoTask, gymnasium_asset
+
+VERSIONS = ("v5", "v4")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GymnasiumTask(MujocoTask):
+    """A task of Gymnasium's MuJoCo family.
+
+    `version` picks which of Gymnasium's definitions to follow. v5 is the default because it is the one
+    Gymnasium maintains, and because v4 still pays for being upright on the very step that falls and, in
+    Walker2d, gives the two feet different friction. v4 keeps the semantics of older published scores.
+    Swimmer and HalfCheetah are the same in both.
+    """
+
+    version: Literal["v5", "v4"] = "v5"
+
+    asset: ClassVar[str]
+    reset_noise: ClassVar[float]
+    """Half-width of the uniform noise added to the initial positions."""
+    normal_velocities: ClassVar[bool] = False
+    """Whether initial velocities are normal with std `reset_noise`, or uniform like the positions."""
+
+    def __post_init__(self) -> None:
+        if self.version not in VERSIONS:
+            raise UsageError(f"version must be one of {', '.join(VERSIONS)}, got {self.version!r}")
+
+    def model(self) -> Any:
+        from quell.tasks.mujoco import load_model
+
+        return load_model(gymnasium_asset(self.asset))
+
+    def reset(self, model: Any, data: Any, rng: np.random.Generator) -> None:
+        noise = self.reset_noise
+        data.qpos += rng.uniform(-noise, noise, model.nq)
+        if self.normal_velocities:
+            data.qvel += noise * rng.standard_normal(model.nv)
+        else:
+            data.qvel += rng.uniform(-noise, noise, model.nv)
+
+    def bonus(self, xp: Any, fallen: Any) -> Any:
+        """1 while upright; v4 pays it on the step that falls as well."""
+        return xp.ones_like(fallen, dtype=float) if self.version == "v4" else xp.where(fallen, 0.0, 1.0)

@@ -1,0 +1,37 @@
+"""Hopper: a planar one-legged robot, hop forward without falling; Gymnasium's Hopper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from quell.tasks._gymnasium import GymnasiumTask
+from quell.tasks.base import State
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hopper(GymnasiumTask):
+    name: ClassVar[str] = "hopper"
+    summary: ClassVar[str] = "planar one-legged hopper, hop forward (Gymnasium)"
+    obs_size: ClassVar[int] = 11
+    action_size: ClassVar[int] = 3
+    can_terminate: ClassVar[bool] = True
+    asset: ClassVar[str] = "hopper.xml"
+    frame_skip: ClassVar[int] = 4
+    reset_noise: ClassVar[float] = 5e-3
+
+    def observe(self, xp: Any, state: State) -> Any:
+        return xp.concatenate([state["qpos"][:, 1:], xp.clip(state["qvel"], -10, 10)], axis=1)
+
+    def reward(self, xp: Any, before: State, action: Any, after: State) -> Any:
+        speed = (after["qpos"][:, 0] - before["qpos"][:, 0]) / 0.008
+        upright = self.bonus(xp, self.terminated(xp, after))
+        return speed + upright - 1e-3 * xp.square(action).sum(axis=1)
+
+    def terminated(self, xp: Any, state: State) -> Any:
+        qpos, qvel = state["qpos"], state["qvel"]
+        bounded = (xp.abs(qpos[:, 2:]) < 100).all(axis=1) & (xp.abs(qvel) < 100).all(axis=1)
+        return ~(bounded & (qpos[:, 1] > 0.7) & (qpos[:, 1] < xp.inf) & (xp.abs(qpos[:, 2]) < 0.2))
+
+
+TASKS = [Hopper]
