@@ -1,0 +1,368 @@
+"""Theorem 1: how much variance a control variate can remove, exactly, and by simulation.
+
+One step, reward alpha·a, action a ~ N(mu, s2² I), ES noise s1, rho = s2/s1, n samples, d parameters. With
+eps1 (parameter noise) and eps2 (action noise) standard normal, and the reward of mu itself subtracted,
+
+    J_i = s1 alpha·eps1_i + s2 alpha·eps2_i
+    ES  = 1/n sum_i J_i eps1_i / s1        RE = 1/n sum_i J_i eps2_i / s2        CV = ES + eta (ES - RE)
+
+are all unbiased for alpha. ORTHO is ES with mutually orthogonal eps1_i, in blocks of d where n > d. The
+variance of a vector is the sum of its components' variances, and **every variance here is in units of
+|alpha|²/n**, so it depends on nothing but d, rho and, for ORTHO, n. Derivation: docs/theory.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quell.errors import MissingExtra, UsageError
+
+Array = NDArray[np.float64]
+
+_CHUNK = 1 << 18  # numbers per simulated noise array: 2 MB, whatever the size of the question
+
+
+def variance_es(d: int, rho: float) -> float:
+    """V[ES] = (1 + rho²) d + 1"""
+    return (1 + rho**2) * d + 1
+
+
+def variance_re(d: int, rho: float) -> float:
+    """V[RE] = (1 + 1/rho²) d + 1"""
+    return (1 + rho**-2) * d + 1
+
+
+def variance_ortho(d: int, n: int, rho: float) -> float:
+    """V[ORTHO] = V[ES] - m(d, n); for n <= d this is (1 + rho²) d + 2 - n"""
+    return variance_es(d, rho) - orthogonal_partners(d, n)
+
+
+def variance_cv(d: int) -> float:
+    """V[CV] = d + 1 at eta*: nothing is left of the action noise, whatever rho is"""
+    return d + 1.0
+
+
+def variance_ortho_cv(d: int, n: int, rho: float) -> float:
+    """V[ORTHO+CV] = V[ORTHO] - (V[ORTHO] - 1)² / (V[ORTHO] + V[RE] - 2), at the best shared eta"""
+    ortho = variance_ortho(d, n, rho)
+    return ortho - (ortho - 1) ** 2 / (ortho + variance_re(d, rho) - 2)
+
+
+def optimal_eta(rho: float) -> float:
+    """eta* = -Cov(ES, ES - RE) / V[ES - RE] = -rho² / (1 + rho²), in every coordinate"""
+    return -(rho**2) / (1 + rho**2)
+
+
+def optimal_eta_ortho(d: int, n: int, rho: float) -> float:
+    """eta = -(V[ORTHO] - 1) / (V[ORTHO] + V[RE] - 2), one number shared by all coordinates"""
+    ortho = variance_ortho(d, n, rho)
+    return -(ortho - 1) / (ortho + variance_re(d, rho) - 2)
+
+
+def threshold(d: int, n: int) -> float:
+    """rho_0 = sqrt(m(d, n) / d), sqrt((n-1)/d) for n <= d: V[CV] <= V[ORTHO] exactly when rho >= rho_0"""
+    return math.sqrt(orthogonal_partners(d, n) / d)
+
+
+def orthogonal_partners(d: int, n: int) -> float:
+    """m(d, n): how many others a direction is orthogonal to, on average; n - 1 for n <= d, below d always
+
+    With n = q d + r there are q full blocks and one of r: m = (q d (d-1) + r (r-1)) / n.
+    """
+    q, r = divmod(n, d)
+    return (q * d * (d - 1) + r * (r - 1)) / n
+
+
+def printed_variance_cv(d: int, rho: float) -> float:
+    """The paper's bound on V[CV]: d + 1 + 4 rho²/(1 + rho²)
+
+    Printed as V[CV]/V[ES] <= 1 - rho² [d (1 + rho²) - 4] / ([(1 + rho²) d + 1] (1 + rho²)). True, but loose.
+    """
+    es, s = variance_es(d, rho), rho**2
+    return es * (1 - s * (d * (1 + s) - 4) / (es * (1 + s)))
+
+
+def printed_threshold(d: int, n: int) -> float:
+    """The paper's rho_0, where its bound meets V[ORTHO] (n <= d); the exact one is smaller for n >= 2"""
+    b = d - n - 3
+    return math.sqrt((math.sqrt(b**2 + 4 * (n - 1) * d) - b) / (2 * d))
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Theorem 1 at one (d, n, rho); variances in units of |alpha|²/n."""
+
+    d: int
+    n: int
+    rho: float
+    es: float
+    ortho: float
+    re: float
+    cv: float
+    ortho_cv: float
+    eta: float
+    ortho_eta: float
+    threshold: float
+    """rho_0: from here on CV beats ORTHO."""
+    printed_cv: float
+    """The paper's upper bound on `cv`."""
+
+
+def exact(d: int, n: int, rho: float) -> Exact:
+    """Every quantity of the theorem, in closed form."""
+    _check(d, n, rho)
+    return Exact(
+        d=d,
+        n=n,
+        rho=rho,
+        es=variance_es(d, rho),
+        ortho=variance_ortho(d, n, rho),
+        re=variance_re(d, rho),
+        cv=variance_cv(d),
+        ortho_cv=variance_ortho_cv(d, n, rho),
+        eta=optimal_eta(rho),
+        ortho_eta=optimal_eta_ortho(d, n, rho),
+        threshold=threshold(d, n),
+        printed_cv=printed_variance_cv(d, rho),
+    )
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A simulated value and its standard error."""
+
+    value: float
+    error: float
+
+    def z(self, truth: float) -> float:
+        """How many standard errors the simulation lies above the truth."""
+        return (self.value - truth) / self.error
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """What `simulate` measured; each field estimates the field of `Exact` with the same name."""
+
+    es: Estimate
+    ortho: Estimate
+    re: Estimate
+    cv: Estimate
+    ortho_cv: Estimate
+    eta: Estimate
+    ortho_eta: Estimate
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """Independent repeats [repeats, d] of each estimator; all four of a repeat share their action noise."""
+
+    es: Array
+    re: Array
+    ortho: Array
+    ortho_re: Array
+
+
+def sample_gradients(
+    rng: np.random.Generator, alpha: Array, n: int, rho: float, *, repeats: int
+) -> Gradients:
+    """Draw each estimator `repeats` times, straight from its definition (s1 = 1, s2 = rho)."""
+    noise = rng.standard_normal((repeats, n, len(alpha)))
+    action_noise = rng.standard_normal(noise.shape)
+
+    def es_and_re(directions: Array) -> tuple[Array, Array]:
+        rewards = directions @ alpha + rho * (action_noise @ alpha)
+        weights = rewards[:, None, :] / n
+        return (weights @ directions)[:, 0], (weights @ action_noise)[:, 0] / rho
+
+    return Gradients(*es_and_re(noise), *es_and_re(_orthogonalise(noise)))
+
+
+def simulate(
+    d: int, n: int, rho: float, *, repeats: int, rng: np.random.Generator, alpha: Array | None = None
+) -> Simulated:
+    """Measure every variance and both etas with `repeats` independent gradients of each kind.
+
+    All estimators have mean alpha, so V = E|g - alpha|² is a plain mean over repeats, and its standard error
+    that of a mean. CV uses the exact eta, fixed beforehand. The etas are measured too, as the ratio
+    -sum (X - alpha)·Y / sum Y·Y with Y = X - RE, whose error is the delta method's. `alpha` is drawn when not
+    given.
+    """
+    _check(d, n, rho)
+    if repeats < 2:
+        raise UsageError(f"a standard error needs at least 2 repeats, not {repeats}")
+    alpha = rng.standard_normal(d) if alpha is None else np.asarray(alpha, dtype=float)
+    if alpha.shape != (d,) or not alpha.any():
+        raise UsageError(f"alpha must be {d} numbers, not all zero")
+    chunk = max(1, _CHUNK // (n * d))
+    parts = [
+        _moments(sample_gradients(rng, alpha, n, rho, repeats=min(chunk, repeats - start)), alpha, n, rho)
+        for start in range(0, repeats, chunk)
+    ]
+    es, re, cv, xy, yy, ortho, ortho_cv, ortho_xy, ortho_yy = np.concatenate(parts, axis=1)
+    return Simulated(
+        es=_mean(es),
+        ortho=_mean(ortho),
+        re=_mean(re),
+        cv=_mean(cv),
+        ortho_cv=_mean(ortho_cv),
+        eta=_ratio(-xy, yy),
+        ortho_eta=_ratio(-ortho_xy, ortho_yy),
+    )
+
+
+def table(
+    grid: Iterable[tuple[int, int, float]], *, repeats: int = 0, rng: np.random.Generator | None = None
+) -> list[dict[str, float]]:
+    """One row per (d, n, rho): exact values, ratios to ES and, with repeats, `*_simulated` and `*_error`."""
+    rows: list[dict[str, float]] = []
+    for d, n, rho in grid:
+        truth = exact(d, n, rho)
+        row: dict[str, float] = asdict(truth)
+        for name in ("ortho", "cv", "ortho_cv", "printed_cv"):
+            row[f"{name}_ratio"] = row[name] / truth.es
+        if repeats:
+            if rng is None:
+                raise UsageError("a simulated table needs a generator")
+            for name, estimate in asdict(simulate(d, n, rho, repeats=repeats, rng=rng)).items():
+                row[f"{name}_simulated"], row[f"{name}_error"] = estimate["value"], estimate["error"]
+        rows.append(row)
+    return rows
+
+
+def figure(path: str | PathLike[str]) -> None:
+    """Variance relative to ES against rho: CV, ORTHO and both together for several n/d, with rho_0 marked."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtra("plot", "the theory figure") from None
+    d, samples = 100, [5, 25, 50, 100]
+    rhos = np.geomspace(0.03, 30, 400)
+    fig = Figure(figsize=(9, 3.9), layout="constrained")
+    left, right = fig.subplots(1, 2, sharey=True)
+    _draw_theorem(left, d, samples, rhos)
+    _draw_combined(right, d, samples, rhos)
+    fig.savefig(path, dpi=150)
+
+
+def _check(d: int, n: int, rho: float) -> None:
+    if d < 1 or n < 1:
+        raise UsageError(f"d and n must be at least 1, not {d} and {n}")
+    if not (0 < rho < math.inf):
+        raise UsageError(f"rho must be positive and finite, not {rho}: without action noise there is no RE")
+
+
+def _orthogonalise(noise: Array) -> Array:
+    """Gram-Schmidt within blocks of d directions, keeping each direction's own length.
+
+    A new frame vector is the direction of what earlier ones leave of a Gaussian, which is independent of how
+    long the Gaussian is. So the lengths are chi_d, independent of the frame, and each row is still N(0, I).
+    """
+    d = noise.shape[2]
+    blocks = []
+    for start in range(0, noise.shape[1], d):
+        block = noise[:, start : start + d]
+        q, r = np.linalg.qr(block.swapaxes(1, 2))
+        signs = np.sign(np.diagonal(r, axis1=1, axis2=2))
+        lengths = np.linalg.norm(block, axis=2)
+        blocks.append(q.swapaxes(1, 2) * (signs * lengths)[:, :, None])
+    return np.concatenate(blocks, axis=1)
+
+
+def _moments(g: Gradients, alpha: Array, n: int, rho: float) -> Array:
+    """Per repeat [9, repeats], in units of |alpha|²/n: squared errors and the moments behind each eta."""
+    scale = n / (alpha @ alpha)
+
+    def dot(a: Array, b: Array) -> Array:
+        return np.asarray(scale * np.einsum("rd,rd->r", a, b))
+
+    def mixed(x: Array, re: Array, eta: float) -> list[Array]:
+        error, y = x - alpha, x - re
+        cv = error + eta * y
+        return [dot(cv, cv), dot(error, y), dot(y, y)]
+
+    es, re, ortho = g.es - alpha, g.re - alpha, g.ortho - alpha
+    plain = mixed(g.es, g.re, optimal_eta(rho))
+    orthogonal = mixed(g.ortho, g.ortho_re, optimal_eta_ortho(len(alpha), n, rho))
+    return np.stack([dot(es, es), dot(re, re), *plain, dot(ortho, ortho), *orthogonal])
+
+
+def _mean(x: Array) -> Estimate:
+    return Estimate(float(x.mean()), float(x.std(ddof=1) / math.sqrt(len(x))))
+
+
+def _ratio(a: Array, b: Array) -> Estimate:
+    """mean(a)/mean(b); to first order its error is that of mean(a - ratio b)/mean(b)."""
+    value = float(a.mean() / b.mean())
+    return Estimate(value, _mean(a - value * b).error / float(b.mean()))
+
+
+_ORANGE = "#D55E00"  # CV
+_BLUES = ("#6DB1DC", "#3A8FC7", "#00629B", "#00304F")  # ORTHO, few samples to many: readable without hue
+
+
+def _draw_theorem(axes: Any, d: int, samples: list[int], rhos: Array) -> None:
+    """V[CV]/V[ES] and V[ORTHO]/V[ES]; a dot where they cross."""
+    _draw_cv(axes, d, rhos)
+    for n, colour in zip(samples, _BLUES, strict=True):
+        ratios = [variance_ortho(d, n, rho) / variance_es(d, rho) for rho in rhos]
+        _draw_ortho(axes, rhos, ratios, n / d, colour)
+        rho_0 = threshold(d, n)
+        height = variance_cv(d) / variance_es(d, rho_0)
+        axes.vlines(rho_0, 0, height, color=colour, linewidth=1.2, linestyle=(0, (1, 2)))
+        axes.plot(rho_0, height, "o", color=colour, markeredgecolor="white", markersize=9, zorder=5)
+    _note(axes, (4.2, 0.88), "ORTHO", _BLUES[2])
+    _note(axes, (1.2, 0.46), "ρ₀: right of a dot,\nCV is lower", _BLUES[3], weight="normal")
+    _style(axes, f"CV or orthogonal directions (d = {d})")
+    axes.set_ylabel("variance relative to ES")
+
+
+def _draw_combined(axes: Any, d: int, samples: list[int], rhos: Array) -> None:
+    """V[ORTHO+CV]/V[ES] at the best shared eta."""
+    _draw_cv(axes, d, rhos)
+    for n, colour in zip(samples, _BLUES, strict=True):
+        ratios = [variance_ortho_cv(d, n, rho) / variance_es(d, rho) for rho in rhos]
+        _draw_ortho(axes, rhos, ratios, n / d, colour)
+    _note(axes, (0.035, 0.3), "ORTHO + CV", _BLUES[2])
+    _style(axes, "CV on orthogonal directions: below either")
+
+
+def _draw_cv(axes: Any, d: int, rhos: Array) -> None:
+    ratios = [variance_cv(d) / variance_es(d, rho) for rho in rhos]
+    axes.plot(rhos, ratios, color=_ORANGE, linewidth=2.5, linestyle="--", zorder=4)
+    _note(axes, (2.4, 0.2), "CV, any N", _ORANGE)
+
+
+def _draw_ortho(axes: Any, rhos: Array, ratios: list[float], share: float, colour: str) -> None:
+    axes.plot(rhos, ratios, color=colour, linewidth=2)
+    text = "N = d" if share == 1 else f"N = d/{1 / share:g}"
+    below = ratios[0] > 0.5
+    axes.annotate(
+        text,
+        (rhos[0], ratios[0]),
+        xytext=(4, -4 if below else 4),
+        textcoords="offset points",
+        verticalalignment="top" if below else "bottom",
+        color=colour,
+    )
+
+
+def _note(axes: Any, at: tuple[float, float], text: str, colour: str, weight: str = "bold") -> None:
+    axes.annotate(text, at, color=colour, weight=weight)
+
+
+def _style(axes: Any, title: str) -> None:
+    axes.set_title(title, loc="left", fontsize=11)
+    axes.set_xscale("log")
+    axes.set_xticks([0.1, 1, 10], labels=["0.1", "1", "10"])
+    axes.set_xlim(0.03, 30)
+    axes.set_ylim(0, 1.05)
+    axes.set_xlabel("ρ = action noise / parameter noise")
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
