@@ -1,7 +1,7 @@
 """What the DeepMind Control Suite's tasks share: its model files, how it steps, and its reward shapes.
 
-Only the suite's model files are used, straight from the installed package's folder: importing its Python would
-take seconds and, for terrain, an OpenGL context.
+Only the suite's model files are used, straight from the installed package's folder: importing its Python
+would take seconds and, for terrain, an OpenGL context.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ControlSuiteTask(MujocoTask):
 
 
 def step_in_sync(model: Any, data: Any, count: int) -> None:
-    """`count` Euler steps that leave the bodies' positions, velocities and their sensors at the *final* state.
+    """`count` Euler steps that leave the bodies' positions, velocities and sensors at the *final* state.
 
     A plain mj_step leaves them one step behind qpos. Finishing the step begun earlier and then beginning the
     next costs nothing extra. What needs an acceleration (forces, touch) still belongs to the last full step.

@@ -1,4 +1,4 @@
-"""dm-quadruped-walk, dm-quadruped-escape: the Control Suite's four-legged robot; the paper's AntWalk, AntEscape."""
+"""dm-quadruped-walk, -escape: the Control Suite's four-legged robot; the paper's AntWalk and AntEscape."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Quadruped(ControlSuiteTask):
             height += CLIMB
 
     def advance(self, model: Any, data: Any) -> None:
-        """Like step_in_sync, with the same results, but sensors are evaluated once: they outweigh the physics.
+        """step_in_sync, to the same result, but with sensors evaluated once: they outweigh the physics.
 
         Forces belong to the last substep, positions and velocities to the state after it.
         """
@@ -128,9 +128,9 @@ class QuadrupedEscape(Quadruped):
         sensors = mjcf.find("sensor")
         assert sensors is not None
         # The world's origin as seen from the torso, and a point in front of the robot as seen from the world.
-        torso = {"reftype": "xbody", "refname": "torso"}
-        ET.SubElement(sensors, "framepos", objtype="xbody", objname="world", **torso)
-        ET.SubElement(sensors, "framepos", objtype="site", objname="workspace")
+        from_torso = {"objtype": "xbody", "objname": "world", "reftype": "xbody", "refname": "torso"}
+        ET.SubElement(sensors, "framepos", from_torso)
+        ET.SubElement(sensors, "framepos", {"objtype": "site", "objname": "workspace"})
 
     def reset(self, model: Any, data: Any, rng: np.random.Generator) -> None:
         model.hfield_data[:] = bowl(model.hfield_nrow[0], rng).ravel()
