@@ -31,7 +31,7 @@ class Simulator(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One task. Dataclass fields are its settings (`quell.task("lqr", noise=0.5)`); the rest are its facts."""
+    """One task. Dataclass fields are its settings (`quell.task("lqr", noise=0.5)`), the rest its facts."""
 
     horizon: int = 1000
 
@@ -115,5 +115,6 @@ def gymnasium_asset(filename: str) -> str:
     from pathlib import Path
 
     spec = find_spec("gymnasium")
-    assert spec is not None and spec.origin is not None  # a core dependency
+    assert spec is not None  # a core dependency
+    assert spec.origin is not None
     return str(Path(spec.origin).parent / "envs" / "mujoco" / "assets" / filename)

@@ -12,6 +12,8 @@ from typing import Any, ClassVar
 from quell.tasks._gymnasium import GymnasiumTask
 from quell.tasks.base import State
 
+FIELDS = ("qpos", "qvel", "cinert", "cvel", "qfrc_actuator", "cfrc_ext", "subtree_com")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Humanoid(GymnasiumTask):
@@ -22,9 +24,7 @@ class Humanoid(GymnasiumTask):
     can_terminate: ClassVar[bool] = True
     asset: ClassVar[str] = "humanoid.xml"
     frame_skip: ClassVar[int] = 5
-    fields: ClassVar[tuple[str, ...]] = tuple(
-        "qpos qvel cinert cvel qfrc_actuator cfrc_ext subtree_com".split()
-    )
+    fields: ClassVar[tuple[str, ...]] = FIELDS
     reset_noise: ClassVar[float] = 0.01
 
     def __post_init__(self) -> None:

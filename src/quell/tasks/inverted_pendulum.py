@@ -1,4 +1,4 @@
-"""Keep one pole, or two end to end, upright on a cart; Gymnasium's InvertedPendulum, InvertedDoublePendulum."""
+"""Keep one pole, or two end to end, upright on a cart; Gymnasium's Inverted(Double)Pendulum."""
 
 from __future__ import annotations
 

@@ -58,10 +58,8 @@ class MujocoSimulator:
                 advance(model, data)
         after = self._read()
         reward = self.task.reward(np, before, actions, after)
-        if self.task.can_terminate:
-            terminated = self.task.terminated(np, after)
-        else:
-            terminated = self._never[: self._count]
+        never = self._never[: self._count]
+        terminated = self.task.terminated(np, after) if self.task.can_terminate else never
         return self.task.observe(np, after), reward, terminated
 
     def _read(self) -> dict[str, Array]:
