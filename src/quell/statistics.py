@@ -1,0 +1,136 @@
+"""Summaries of scores over seeds and tasks, and of learning curves.
+
+Scores are given per task: {"swimmer": [one final score per seed], ...}. Intervals are percentile bootstraps
+that resample seeds within each task and never mix tasks, from a generator the caller names. With few seeds
+they are too narrow (five Gaussian seeds on three tasks: 95% intervals held the truth 91% of the time);
+with one there is nothing to resample, and the interval shrinks to its estimate.
+
+IQM, stratified bootstrap and probability of improvement follow Agarwal et al., "Deep Reinforcement Learning
+at the Edge of the Statistical Precipice" (2021).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from quell.errors import UsageError
+
+Array = NDArray[np.float64]
+Scores = Mapping[str, ArrayLike]
+
+
+@dataclass(frozen=True)
+class MeanStd:
+    """mean ± std over seeds; `std` is the sample standard deviation (n - 1), nan for a single seed."""
+
+    mean: float
+    std: float
+
+    def overlaps(self, other: MeanStd) -> bool:
+        """Whether [mean - std, mean + std] of the two share a point; an unknown std counts as none."""
+        reach = sum(0 if math.isnan(r.std) else r.std for r in (self, other))
+        return abs(self.mean - other.mean) <= reach
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate and its bootstrap interval."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+def mean_std(scores: ArrayLike) -> MeanStd:
+    """Mean and sample standard deviation over seeds."""
+    x = _seeds(scores)
+    return MeanStd(float(x.mean()), float(x.std(ddof=1)) if len(x) > 1 else math.nan)
+
+
+def bold(results: Mapping[str, MeanStd]) -> set[str]:
+    """The methods the paper prints in bold: the best mean, and all whose mean ± std overlaps it.
+
+    This is the rule of the table captions. The paper's own tables depart from it in places.
+    """
+    if not results:
+        return set()
+    best = max(results.values(), key=lambda result: result.mean)
+    return {name for name, result in results.items() if result.overlaps(best)}
+
+
+def iqm(scores: ArrayLike) -> float:
+    """Interquartile mean: the mean without the lowest and the highest int(n/4) of the n scores."""
+    return float(_iqm(_seeds(scores)))
+
+
+def iqm_interval(
+    scores: Scores, rng: np.random.Generator, *, resamples: int = 2000, level: float = 0.95
+) -> Interval:
+    """IQM of all scores of all tasks together, with a stratified bootstrap interval.
+
+    Put the tasks on one scale first. A task counts as often as it has seeds.
+    """
+    tasks = [_seeds(runs) for runs in scores.values()]
+    if not tasks:
+        raise UsageError("no scores to summarise")
+    drawn = [runs[rng.integers(len(runs), size=(resamples, len(runs)))] for runs in tasks]
+    return _interval(iqm(np.concatenate(tasks)), _iqm(np.concatenate(drawn, axis=1)), level)
+
+
+def probability_of_improvement(
+    x: Scores, y: Scores, rng: np.random.Generator, *, resamples: int = 2000, level: float = 0.95
+) -> Interval:
+    """P(X > Y) + P(X = Y)/2 for a seed of each, averaged over tasks, with a stratified bootstrap interval."""
+    if not x or x.keys() != y.keys():
+        raise UsageError(f"two methods are compared on the same tasks, not on {sorted(x)} and {sorted(y)}")
+    estimates, resampled = [], []
+    for task in x:
+        a, b = _seeds(x[task]), _seeds(y[task])
+        wins = (1 + np.sign(a[:, None] - b)) / 2
+        estimates.append(wins.mean())
+        times_a, times_b = (_times_drawn(rng, len(runs), resamples) for runs in (a, b))
+        resampled.append(((times_a @ wins) * times_b).sum(axis=1) / wins.size)
+    return _interval(float(np.mean(estimates)), np.mean(resampled, axis=0), level)
+
+
+def area_under_curve(steps: ArrayLike, returns: ArrayLike) -> float:
+    """Average height of a learning curve: its trapezoid area over environment steps, divided by their span.
+
+    A curve logged at uneven steps counts each stretch by its length.
+    """
+    x, y = np.asarray(steps, dtype=float), np.asarray(returns, dtype=float)
+    if x.ndim != 1 or len(x) < 2 or y.shape != x.shape:
+        raise UsageError(f"a curve needs as many returns as steps, two or more; not {y.shape} and {x.shape}")
+    if not (np.diff(x) > 0).all():
+        raise UsageError("the steps of a curve must increase")
+    return float(np.trapezoid(y, x) / (x[-1] - x[0]))
+
+
+def _iqm(x: Array) -> Array:
+    """Along the last axis."""
+    cut = x.shape[-1] // 4
+    return np.asarray(np.sort(x, axis=-1)[..., cut : x.shape[-1] - cut].mean(axis=-1))
+
+
+def _times_drawn(rng: np.random.Generator, n: int, resamples: int) -> Array:
+    """Bootstrap resamples of n things, as how often each was drawn [resamples, n]."""
+    return rng.multinomial(n, np.full(n, 1 / n), size=resamples).astype(float)
+
+
+def _interval(estimate: float, resampled: Array, level: float) -> Interval:
+    if not 0 < level < 1:
+        raise UsageError(f"the level of an interval lies between 0 and 1, not at {level}")
+    low, high = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(estimate, float(low), float(high))
+
+
+def _seeds(scores: ArrayLike) -> Array:
+    x = np.asarray(scores, dtype=float)
+    if x.ndim != 1 or not x.size or not np.isfinite(x).all():
+        raise UsageError("scores must be a list of one or more finite numbers, one per seed")
+    return x

@@ -1,0 +1,185 @@
+"""Statistics against hand-computed values, SciPy, closed forms and the paper's own table."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from quell import statistics
+from quell.errors import UsageError
+from quell.statistics import MeanStd
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def test_mean_std_by_hand() -> None:
+    assert statistics.mean_std([1, 2, 3, 6]) == MeanStd(3.0, pytest.approx(math.sqrt(14 / 3)))
+    alone = statistics.mean_std([4])
+    assert alone.mean == 4
+    assert math.isnan(alone.std)
+
+
+def test_bold_by_hand() -> None:
+    results = {"a": MeanStd(10, 2), "b": MeanStd(7, 1), "c": MeanStd(6.9, 1), "d": MeanStd(9, math.nan)}
+    assert statistics.bold(results) == {"a", "b", "d"}  # b touches at 8, c stops at 7.9
+    assert statistics.bold({"only": MeanStd(-3, 0)}) == {"only"}
+    assert statistics.bold({}) == set()
+
+
+# The paper's main table: mean and std of ES, ORTHO, GCMC, QMC, CV and PG, and what it prints in bold.
+METHODS = ("ES", "ORTHO", "GCMC", "QMC", "CV", "PG")
+TABLE = {
+    "LQR": ("-176 12 -1337 573 -1246 502 -5634 1059 -143 4 -7243 275", "CV"),
+    "Swimmer": ("141 20 171 47 94 19 16 2 237 33 -132 5", "CV"),
+    "HalfCheetah": ("1339 178 1185 76 1375 58 -3466 338 1897 232 -180 4", "CV"),
+    "Walker": ("1155 34 1087 1 360 4 6 0 1476 112 282 25", "CV"),
+    "Pong(R)": ("-5.0 0.8 -5.5 0.3 -10.6 0.4 -15.6 0.3 -3.0 0.3 -17 0.2", "CV"),
+    "HalfCheetah(R)": ("595 42 685 34 68 8 11 2 709 16 12 0", "ES ORTHO CV"),
+    "BipedalWalker": ("25 9 107 31 -19 5 -70 3 105 40 -82 12", "ORTHO CV"),
+    "Cheetah(DM)": ("281 15 217 15 129 4 18 5 296 15 25 6", "CV"),
+    "Pendulum(DM)": ("20 3 54 17 25 8 11 2 43 1 3 1", "ORTHO CV"),
+    "TwoPoles(DM)": ("159 13 158 2 196 12 62 12 245 29 14 1", "CV"),
+    "Swingup(DM)": ("394 15 369 22 414 31 67 14 406 26 55 10", "ES ORTHO GCMC CV"),
+    "Balance(DM)": ("692 57 771 41 995 1 223 32 847 71 401 12", "GCMC CV"),
+    "HopperHop(DM)": ("5.7 2.1 6.8 0.7 0.3 0.1 0.0 0.0 6.5 1.5 0.1 0.0", "ES ORTHO CV"),
+    "Stand(DM)": ("21 5 36 10 54 4 1.0 0.2 60 11 0.5 0.1", "GCMC CV"),
+    "AntWalk(DM)": ("200 19 234 10 82 11 133 9 239 10 100 11", "ES ORTHO CV"),
+    "AntEscape(DM)": ("47 3 52 3 8 2 10 1 51 2 6 1", "ES ORTHO CV"),
+}
+# Where the print does not follow its own caption: the method, and whether the print has it in bold.
+DEPARTURES = {
+    "Swimmer": ("ORTHO", False),  # up to 218, CV down to 204
+    "HalfCheetah(R)": ("ES", True),  # up to 637, CV down to 693
+    "Cheetah(DM)": ("ES", False),  # up to 296, CV down to 281
+    "Balance(DM)": ("CV", True),  # up to 918, GCMC down to 994
+    "AntWalk(DM)": ("ES", True),  # up to 219, CV down to 229
+}
+
+
+@pytest.mark.parametrize("task", TABLE)
+def test_bold_on_the_papers_table(task: str) -> None:
+    numbers, printed = TABLE[task]
+    values = [float(v) for v in numbers.split()]
+    results = {m: MeanStd(*values[2 * i : 2 * i + 2]) for i, m in enumerate(METHODS)}
+    expected = set(printed.split())
+    if task in DEPARTURES:
+        method, in_print = DEPARTURES[task]
+        assert (method in expected) == in_print
+        expected ^= {method}
+    assert statistics.bold(results) == expected
+
+
+def test_iqm_by_hand() -> None:
+    assert statistics.iqm([1000, 2, 3, 4, 5, 6, 7, -1000]) == 4.5
+    assert statistics.iqm([1, 2, 9]) == 4, "too few to trim"
+
+
+@pytest.mark.parametrize("n", [1, 3, 4, 5, 10, 37, 80])
+def test_iqm_is_the_quarter_trimmed_mean(n: int) -> None:
+    x = rng(n).standard_cauchy(n)
+    assert statistics.iqm(x) == pytest.approx(scipy.stats.trim_mean(x, 0.25))
+
+
+def test_iqm_shifts_and_scales() -> None:
+    x = rng(1).standard_normal(25)
+    assert statistics.iqm(3 * x - 2) == pytest.approx(3 * statistics.iqm(x) - 2)
+
+
+def test_iqm_interval_is_stratified() -> None:
+    """Constant tasks leave nothing to resample; a bootstrap over pooled scores would mix them."""
+    constant = {"a": [1.0] * 5, "b": [2.0] * 5, "c": [9.0] * 5, "d": [10.0] * 5}
+    assert statistics.iqm_interval(constant, rng()) == statistics.Interval(5.5, 5.5, 5.5)
+
+
+def test_iqm_interval_covers() -> None:
+    """By symmetry the IQM over two tasks centred at 0 is 0; 95% intervals hold it 95% of the time, nearly."""
+    source = rng(2)
+    repeats, held = 400, 0
+    for _ in range(repeats):
+        interval = statistics.iqm_interval(
+            {"a": source.standard_normal(30), "b": source.laplace(size=30)}, source, resamples=300
+        )
+        assert interval.low <= interval.estimate <= interval.high
+        held += interval.low <= 0 <= interval.high
+    assert abs(held / repeats - 0.95) < 4 * math.sqrt(0.95 * 0.05 / repeats)
+
+
+def test_intervals_are_functions_of_their_generator() -> None:
+    scores = {"a": [1.0, 2, 3, 5], "b": [2.0, 2, 4]}
+    assert statistics.iqm_interval(scores, rng(4)) == statistics.iqm_interval(scores, rng(4))
+    narrow, wide = (statistics.iqm_interval(scores, rng(4), level=level) for level in (0.5, 0.95))
+    assert wide.low < narrow.low < narrow.high < wide.high
+
+
+def test_probability_of_improvement_by_hand() -> None:
+    x, y = {"a": [1, 2], "b": [5, 5, 5]}, {"a": [0, 2, 3], "b": [5]}
+    # a: 1 beats 0; 2 beats 0 and ties 2: 2.5 of 6. b: all ties.
+    result = statistics.probability_of_improvement(x, y, rng())
+    assert result.estimate == pytest.approx((2.5 / 6 + 0.5) / 2)
+    assert result.low <= result.estimate <= result.high
+
+
+def test_probability_of_improvement_extremes_and_symmetry() -> None:
+    better, worse = {"a": [3, 4, 5]}, {"a": [0, 1, 2]}
+    assert statistics.probability_of_improvement(better, worse, rng()) == statistics.Interval(1, 1, 1)
+    assert statistics.probability_of_improvement(worse, better, rng()) == statistics.Interval(0, 0, 0)
+    x, y = ({"a": rng(i).integers(0, 5, 9), "b": rng(i + 9).integers(0, 5, 7)} for i in (1, 2))
+    there, back = (statistics.probability_of_improvement(*pair, rng()).estimate for pair in ((x, y), (y, x)))
+    assert there + back == pytest.approx(1)
+
+
+def test_probability_of_improvement_is_mann_whitney() -> None:
+    x, y = rng(1).integers(0, 9, 20), rng(2).integers(0, 12, 15)
+    u = scipy.stats.mannwhitneyu(x, y).statistic
+    result = statistics.probability_of_improvement({"t": x}, {"t": y}, rng())
+    assert result.estimate == pytest.approx(u / (20 * 15))
+
+
+def test_probability_of_improvement_covers_the_gaussian_closed_form() -> None:
+    """P(X > Y) = Phi(shift / sqrt 2) for unit Gaussians."""
+    truth = (scipy.stats.norm.cdf(0.5 / math.sqrt(2)) + 0.5) / 2
+    source = rng(6)
+    repeats, held = 400, 0
+    for _ in range(repeats):
+        x, y = ({"a": source.normal(shift, size=30), "b": source.normal(size=30)} for shift in (0.5, 0))
+        interval = statistics.probability_of_improvement(x, y, source, resamples=300)
+        held += interval.low <= truth <= interval.high
+    assert abs(held / repeats - 0.95) < 4 * math.sqrt(0.95 * 0.05 / repeats)
+
+
+def test_area_under_curve_by_hand() -> None:
+    assert statistics.area_under_curve([0, 10, 40], [0, 2, 4]) == pytest.approx((10 * 1 + 30 * 3) / 40)
+    assert statistics.area_under_curve([5, 6, 100], [3, 3, 3]) == pytest.approx(3)
+
+
+def test_area_under_a_straight_line_ignores_where_it_was_logged() -> None:
+    steps = np.concatenate([[0], np.sort(rng(3).uniform(0, 1e6, 50)), [1e6]])
+    assert statistics.area_under_curve(steps, 2e-6 * steps + 1) == pytest.approx(2)
+
+
+def test_area_under_curve_has_the_trapezoid_rate() -> None:
+    """On x² over [0, 1] the rule exceeds 1/3 by exactly h²/6."""
+    for intervals in (4, 10):
+        x = np.linspace(0, 1, intervals + 1)
+        assert statistics.area_under_curve(x, x**2) == pytest.approx(1 / 3 + 1 / (6 * intervals**2))
+
+
+def test_refusals() -> None:
+    for scores in ([], [1, math.nan], [1, math.inf], [[1, 2]]):
+        with pytest.raises(UsageError, match="finite"):
+            statistics.mean_std(scores)
+    with pytest.raises(UsageError, match="no scores"):
+        statistics.iqm_interval({}, rng())
+    with pytest.raises(UsageError, match="level"):
+        statistics.iqm_interval({"a": [1, 2]}, rng(), level=95)
+    with pytest.raises(UsageError, match="same tasks"):
+        statistics.probability_of_improvement({"a": [1]}, {"b": [1]}, rng())
+    with pytest.raises(UsageError, match="as many"):
+        statistics.area_under_curve([0, 1], [1, 2, 3])
+    with pytest.raises(UsageError, match="increase"):
+        statistics.area_under_curve([0, 1, 1], [1, 2, 3])
