@@ -68,9 +68,7 @@ def iqm(scores: ArrayLike) -> float:
     return float(_iqm(_seeds(scores)))
 
 
-def iqm_interval(
-    scores: Scores, rng: np.random.Generator, *, resamples: int = 2000, level: float = 0.95
-) -> Interval:
+def iqm_interval(scores: Scores, rng: np.random.Generator, *, resamples: int = 2000, level: float = 0.95) -> Interval:
     """IQM of all scores of all tasks together, with a stratified bootstrap interval.
 
     Put the tasks on one scale first. A task counts as often as it has seeds.

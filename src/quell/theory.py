@@ -169,9 +169,7 @@ class Gradients:
     ortho_re: Array
 
 
-def sample_gradients(
-    rng: np.random.Generator, alpha: Array, n: int, rho: float, *, repeats: int
-) -> Gradients:
+def sample_gradients(rng: np.random.Generator, alpha: Array, n: int, rho: float, *, repeats: int) -> Gradients:
     """Draw each estimator `repeats` times, straight from its definition (s1 = 1, s2 = rho)."""
     noise = rng.standard_normal((repeats, n, len(alpha)))
     action_noise = rng.standard_normal(noise.shape)

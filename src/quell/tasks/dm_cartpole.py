@@ -66,9 +66,7 @@ class CartpoleTwoPoles(CartpoleSwingup):
 
     def adapt(self, mjcf: ET.Element) -> None:
         world = _find(mjcf, "worldbody")
-        second = ET.SubElement(
-            _find(world, "body/body"), "body", name="pole_2", pos="0 0 1", childclass="pole"
-        )
+        second = ET.SubElement(_find(world, "body/body"), "body", name="pole_2", pos="0 0 1", childclass="pole")
         ET.SubElement(second, "joint", name="hinge_2")
         ET.SubElement(second, "geom", name="pole_2")
         _find(world, "geom").set("pos", "0 0 -1.05")  # the floor stays below the lower pole's reach

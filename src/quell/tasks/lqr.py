@@ -74,7 +74,7 @@ class LqrSimulator:
 
 def _rows_times(rows: Array, matrix: Array) -> Array:
     """rows @ matrix.T for a 3x3 matrix, in an order of additions that does not depend on how many rows there are."""
-    return rows[:, :1] * matrix[:, 0] + rows[:, 1:2] * matrix[:, 1] + rows[:, 2:] * matrix[:, 2]  # type: ignore[no-any-return]
+    return rows[:, :1] * matrix[:, 0] + rows[:, 1:2] * matrix[:, 1] + rows[:, 2:] * matrix[:, 2]
 
 
 def riccati_gains(horizon: int) -> Array:

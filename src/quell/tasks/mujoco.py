@@ -26,9 +26,7 @@ class MujocoSimulator:
         self.models = [first] + [copy.copy(first) if task.own_model else first for _ in range(members - 1)]
         self.data = [mujoco.MjData(model) for model in self.models]
         self._controls = [data.ctrl for data in self.data]
-        self._views = {
-            field: [getattr(data, field).reshape(-1) for data in self.data] for field in task.fields
-        }
+        self._views = {field: [getattr(data, field).reshape(-1) for data in self.data] for field in task.fields}
         self._shapes = {field: getattr(self.data[0], field).shape for field in task.fields}
         self._never = np.zeros(members, bool)
         self._count = 0
@@ -46,7 +44,7 @@ class MujocoSimulator:
             mujoco.mj_resetData(model, data)
             self.task.reset(model, data, rng)
             self.task.forward(model, data)
-        return self.task.observe(np, self._read())  # type: ignore[no-any-return]
+        return self.task.observe(np, self._read())
 
     def step(self, actions: Array, active: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
         before = self._buffers[self._current]

@@ -1,8 +1,8 @@
 """The physics of RoboschoolPong-v1 as array functions: two paddles and a ball that slide in a plane.
 
 Recovered from recordings of the original, which ran on Bullet: a sequential-impulse solver with five sweeps
-over joint limits, motors and contacts. Those sweeps decide what a paddle does that is pushed against its stop,
-and how the ball leaves a moving paddle, so they are repeated here for the few members that are at a stop or in
+over joint limits, motors and contacts. Those sweeps decide what a paddle pushed against its stop does,
+and how the ball leaves a moving paddle, so they are repeated here for the members that are at a stop or in
 contact. Everyone else moves freely, which has a closed form.
 
 Arrays carry members on the leading axis; the six joints are paddle 0 (x, y), paddle 1 (x, y), ball (x, y),
@@ -51,10 +51,7 @@ def substep(xp: Any, position: Any, velocity: Any, action: Any, target: Any) -> 
     joints = over, xp.sign(position[:, :4]), paddles, wish, xp.broadcast_to(MOTOR_LIMIT, wish.shape)
     change = _where(xp, over > 0, _solve_stops, _within(xp, wish, MOTOR_LIMIT), *joints)
     change = xp.concatenate([change, xp.zeros_like(velocity[:, 4:])], axis=1)
-    if (
-        xp is not np
-        or (np.abs(position[:, 4:5] - position[:, 0:4:2] - ORIGINS[:, 0]) < HALF[0] + REACH).any()
-    ):
+    if xp is not np or (np.abs(position[:, 4:5] - position[:, 0:4:2] - ORIGINS[:, 0]) < HALF[0] + REACH).any():
         touching = (_contact(xp, position)[0] < 0).any(axis=1)
         change = _where(xp, touching, _solve_contact, change, position, velocity, *joints)
     velocity = velocity + change

@@ -1,0 +1,115 @@
+"""What a person sees while a run goes on, and how they stop it."""
+
+from __future__ import annotations
+
+import math
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from types import FrameType
+from typing import Any
+
+
+class Progress:
+    """Silent progress: remembers only whether to stop. The base of the displays below."""
+
+    def __init__(self) -> None:
+        self.stop_requested = False
+
+    def show(self, row: Mapping[str, float]) -> None:
+        """Called after every iteration with its metrics."""
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class Display(Progress):
+    """A live bar with an ETA on a terminal, a plain line now and then elsewhere.
+
+    SIGINT and SIGTERM ask the run to stop after the current iteration; a second one interrupts at once.
+    """
+
+    def __init__(
+        self, title: str, budget: int, *, done: int = 0, plain: bool | None = None, every: float = 10.0
+    ) -> None:
+        super().__init__()
+        self.title, self.budget, self.done, self.every = title, budget, done, every
+        self.plain = not sys.stderr.isatty() if plain is None else plain
+        self._last_line = 0.0
+        self._started = time.monotonic()
+        self._start_steps = done
+        self._eval: float | None = None
+        self._ratios: list[float] = []
+        self._bar: Any = None
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> Display:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            try:
+                self._previous[number] = signal.signal(number, self._on_signal)
+            except ValueError:  # not the main thread: the application owns its signals
+                break
+        if not self.plain:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import Progress as RichProgress
+
+            self._bar = RichProgress(
+                TextColumn("[bold]{task.description}"),
+                BarColumn(bar_width=24),
+                TextColumn("{task.percentage:>3.0f}%"),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(),
+                TextColumn("{task.fields[facts]}"),
+                console=Console(stderr=True),
+            )
+            self._task = self._bar.add_task(self.title, total=self.budget, completed=self.done, facts="starting")
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self.stop_requested:
+            raise KeyboardInterrupt
+        self.stop_requested = True
+
+    def show(self, row: Mapping[str, float]) -> None:
+        self._eval = row.get("eval/return", self._eval)
+        if math.isfinite(row.get("variance/ratio", math.nan)):
+            self._ratios = [*self._ratios[-49:], row["variance/ratio"]]
+        if self._bar is not None:
+            done = min(row["steps"], self.budget)
+            self._bar.update(self._task, completed=done, facts=self._facts(row))
+            return
+        now = time.monotonic()
+        if now - self._last_line >= self.every or row["steps"] >= self.budget:
+            self._last_line = now
+            share = min(1.0, row["steps"] / self.budget)
+            eta = self._eta(row["steps"])
+            line = f"{self.title} {share:4.0%}  {row['steps']:,.0f} steps  ETA {eta}  {self._facts(row)}"
+            print(line, file=sys.stderr, flush=True)
+
+    def _eta(self, steps: float) -> str:
+        speed = (steps - self._start_steps) / max(time.monotonic() - self._started, 1e-9)
+        seconds = max(0.0, self.budget - steps) / max(speed, 1e-9)
+        return f"{int(seconds // 60)}:{int(seconds % 60):02d}"
+
+    def _facts(self, row: Mapping[str, float]) -> str:
+        parts = [f"return {row['return/mean']:.4g}"]
+        if self._eval is not None:
+            parts.append(f"eval {self._eval:.4g}")
+        if "variance/es" in row and self._ratios and set(self._ratios) != {1.0}:
+            parts.append(f"variance x{sum(self._ratios) / len(self._ratios):.2g}")
+        parts.append(f"{row['speed']:,.0f} steps/s")
+        if row["trouble/total"]:
+            parts.append(f"trouble {row['trouble/total']:.0f}")
+        return "  ".join(parts)

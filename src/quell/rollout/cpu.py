@@ -1,0 +1,142 @@
+"""The CPU engine: persistent worker processes, each stepping its members in lockstep.
+
+An ES iteration needs no synchronisation between members, so processes that never meet during an episode beat a thread
+pool that meets at every step. theta goes out and trajectories come back through shared memory.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from numpy.typing import NDArray
+
+from quell.errors import QuellError
+from quell.observations import ObsStats
+from quell.perturb import Directions
+from quell.policy import Policy
+from quell.rollout.memory import Layout, SharedArrays
+from quell.rollout.simulate import Setting
+from quell.tasks.base import Task
+from quell.types import Episodes, Rollouts, Trajectories
+
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+class WorkerFailure(QuellError):
+    """A worker process died or its task raised."""
+
+
+class CpuEngine:
+    """Runs episodes on `workers` processes; results are the same for any number of them.
+
+    `members` is the largest number of episodes ever asked for at once. The arrays of a Rollouts are views of shared
+    memory, valid until the next call.
+    """
+
+    def __init__(self, task: Task, policy: Policy, directions: Directions, *, workers: int, members: int) -> None:
+        self.task, self.policy = task, policy
+        self._arrays = SharedArrays.create(_layout(task, policy, members))
+        self._capacity = members
+        self._workers: list[tuple[subprocess.Popen[bytes], Connection]] = []
+        setting = Setting(task, policy, directions)
+        try:
+            for _ in range(max(1, min(workers, members))):
+                self._workers.append(_start_worker(self._arrays, setting))
+            for process, connection in self._workers:
+                _receive(process, connection)
+        except BaseException:
+            self.close()
+            raise
+
+    def rollout(self, theta: NDArray[Any], episodes: Episodes, normaliser: ObsStats | None = None) -> Rollouts:
+        count = len(episodes.members)
+        if count > self._capacity:
+            raise ValueError(f"engine was made for {self._capacity} members, asked for {count}")
+        arrays = self._arrays
+        arrays["theta"][:] = theta
+        if normaliser is not None:
+            arrays["obs_mean"][:], arrays["obs_scale"][:] = normaliser.normaliser()
+        busy = {}
+        for k, (process, connection) in enumerate(self._workers):
+            indices = range(k, count, len(self._workers))
+            if indices:
+                connection.send((episodes, indices, normaliser is not None))
+                busy[connection] = process
+        while busy:
+            for ready in wait(list(busy)):
+                assert isinstance(ready, Connection)
+                _receive(busy.pop(ready), ready)
+        return Rollouts(
+            rewards=arrays["rewards"][:count],
+            steps=arrays["steps"][:count].copy(),
+            terminated=arrays["terminated"][:count].copy(),
+            trajectories=Trajectories(arrays["obs"][:count], arrays["actions"][:count]) if episodes.record else None,
+            obs_sums=arrays["obs_sums"][:count],
+        )
+
+    def close(self) -> None:
+        for _, connection in self._workers:
+            connection.close()
+        for process, _ in self._workers:
+            try:
+                process.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._workers = []
+        self._arrays.close()
+
+    def __enter__(self) -> CpuEngine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _layout(task: Task, policy: Policy, members: int) -> Layout:
+    n, t, o = members, task.horizon, policy.obs_size
+    return {
+        "theta": ((policy.dim,), "float32"),
+        "obs_mean": ((o,), "float32"),
+        "obs_scale": ((o,), "float32"),
+        "obs": ((n, t, o), "float32"),
+        "actions": ((n, t, policy.recorded_size), "float32"),
+        "rewards": ((n, t), "float64"),
+        "steps": ((n,), "int64"),
+        "terminated": ((n,), "bool"),
+        "obs_sums": ((n, 2, o), "float64"),
+    }
+
+
+def _start_worker(arrays: SharedArrays, setting: Setting) -> tuple[subprocess.Popen[bytes], Connection]:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "quell.rollout.worker", str(theirs.fileno()), str(arrays.fd)],
+            pass_fds=(theirs.fileno(), arrays.fd),
+            env={**os.environ, **ONE_THREAD},  # two BLAS thread pools on two cores fight
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,  # a Ctrl-C at the terminal goes to the trainer alone
+        )
+    connection = Connection(ours.detach())
+    connection.send((setting, arrays.layout))
+    return process, connection
+
+
+def _receive(process: subprocess.Popen[bytes], connection: Connection) -> None:
+    try:
+        answer = connection.recv()
+    except (EOFError, ConnectionResetError):
+        code = process.wait()
+        how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+        raise WorkerFailure(f"a worker process ended unexpectedly ({how})") from None
+    if answer is not None:
+        error, text = answer
+        if isinstance(error, QuellError):
+            raise error
+        raise WorkerFailure(f"a worker failed:\n{text}")

@@ -1,0 +1,138 @@
+"""Run folders: the only place that knows what lies where.
+
+runs/<task>/<method>/<seed>-<time>/
+    config.json  versions.json  metrics.jsonl  checkpoints/  tensorboard/  lock
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.metadata
+import json
+import platform
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TextIO
+
+from quell import checkpoint
+from quell.config import Config, check_out, check_run_name, from_dict, to_dict
+from quell.errors import UsageError
+
+RECORDED_PACKAGES = (
+    *("quell", "jax", "jaxlib", "optax", "numpy", "scipy", "mujoco", "gymnasium"),
+    *("dm_control", "envpool", "pybullet", "Box2D"),
+)
+
+
+class Run:
+    """One run folder. Writers hold its lock; readers need none."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: TextIO | None = None
+
+    @staticmethod
+    def create(config: Config, out: Path, name: str | None = None) -> Run:
+        """Make and lock a new folder for a config."""
+        if name is not None:
+            check_run_name(name)
+        parent = check_out(out) / config.task.replace(":", "-").replace("/", "-") / config.method
+        stamp = f"{config.seed}-{time.strftime('%Y%m%d-%H%M%S')}"
+        for attempt in range(1000):
+            path = parent / (name or (stamp if attempt == 0 else f"{stamp}-{attempt}"))
+            try:
+                path.mkdir(parents=True)
+                break
+            except FileExistsError:
+                if name is not None:
+                    raise UsageError(
+                        f"run folder {str(path)!r} exists already; "
+                        f"continue it with `quell resume {path}` or choose another --name"
+                    ) from None
+        run = Run(path)
+        run.lock()
+        checkpoint.write_atomically(path / "config.json", json.dumps(to_dict(config), indent=1).encode())
+        checkpoint.write_atomically(path / "versions.json", json.dumps(versions(), indent=1).encode())
+        return run
+
+    @staticmethod
+    def open(path: Path | str) -> Run:
+        """An existing run folder."""
+        run = Run(Path(path))
+        if not (run.path / "config.json").is_file():
+            raise UsageError(f"{str(path)!r} is not a run folder (it has no config.json)")
+        return run
+
+    def lock(self) -> None:
+        """Claim the folder for writing; the claim ends with this process, however it ends."""
+        file = (self.path / "lock").open("w")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            raise UsageError(
+                f"another process is writing to {str(self.path)!r}; wait for it or stop it first"
+            ) from None
+        self._lock = file
+
+    def close(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def config(self) -> Config:
+        try:
+            return from_dict(json.loads((self.path / "config.json").read_bytes()))
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{self.path / 'config.json'} cannot be read: {error}") from None
+
+    def metrics(self) -> Iterator[dict[str, Any]]:
+        """Rows of metrics.jsonl; a half-written last line is left out."""
+        file = self.path / "metrics.jsonl"
+        for line in file.read_text().splitlines() if file.exists() else []:
+            try:
+                yield json.loads(line)
+            except ValueError:
+                return
+
+
+def versions() -> dict[str, Any]:
+    """Python, platform, package versions and, in a checkout, the commit."""
+    found = {}
+    for package in RECORDED_PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "commit": _commit(),
+        "packages": found,
+    }
+
+
+def _commit() -> str | None:
+    here = Path(__file__).parent
+    command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        tracked = subprocess.run(["git", "-C", str(here), "ls-files", "--error-unmatch", __file__], capture_output=True)
+        if tracked.returncode:
+            return None
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None

@@ -1,0 +1,72 @@
+"""Log-probabilities of actions and their gradients, in JAX.
+
+A "score" here is grad_theta log pi(a | s); policy-gradient estimates are sums of scores with per-step weights.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from quell.policy import Policy
+
+LOG_2PI = 1.8378770664093453
+
+
+def outputs(policy: Policy, theta: jax.Array, obs: jax.Array) -> jax.Array:
+    """The MLP's output [..., action_size] for observations [..., obs_size]."""
+    parts = policy.unflatten(theta)
+    squash = jax.nn.relu if policy.activation == "relu" else jnp.tanh
+    h = obs
+    for i in range(len(policy.layers)):
+        h = h @ parts[f"w{i}"] + parts[f"b{i}"]
+        if i < len(policy.layers) - 1:
+            h = squash(h)
+    return h
+
+
+def log_std(policy: Policy, theta: jax.Array) -> jax.Array:
+    """Log standard deviations [action_size] of a Gaussian policy."""
+    if policy.learn_std:
+        return policy.unflatten(theta)["log_std"]
+    return jnp.full(policy.action_size, jnp.log(policy.init_std))
+
+
+def log_prob(policy: Policy, theta: jax.Array, obs: jax.Array, actions: jax.Array) -> jax.Array:
+    """log pi_theta(a | s) for each row: Gaussian density, or log-softmax at the chosen index."""
+    out = outputs(policy, theta, obs)
+    if policy.kind == "categorical":
+        index = actions[..., :1].astype(jnp.int32)
+        return jnp.take_along_axis(jax.nn.log_softmax(out), index, axis=-1)[..., 0]
+    spread = log_std(policy, theta)
+    z = (actions - out) * jnp.exp(-spread)
+    return -0.5 * (z**2 + 2 * spread + LOG_2PI).sum(axis=-1)
+
+
+def kl(policy: Policy, theta: jax.Array, old: jax.Array, obs: jax.Array) -> jax.Array:
+    """KL(pi_theta || pi_old) for each observation row."""
+    out, out_old = outputs(policy, theta, obs), outputs(policy, old, obs)
+    if policy.kind == "categorical":
+        log_p, log_q = jax.nn.log_softmax(out), jax.nn.log_softmax(out_old)
+        return (jnp.exp(log_p) * (log_p - log_q)).sum(axis=-1)
+    s, s_old = log_std(policy, theta), log_std(policy, old)
+    ratio = jnp.exp(2 * (s - s_old))
+    return 0.5 * (ratio - 1 + ((out - out_old) * jnp.exp(-s_old)) ** 2 - 2 * (s - s_old)).sum(axis=-1)
+
+
+@functools.lru_cache(maxsize=32)
+def weighted_scores(policy: Policy) -> Callable[..., Any]:
+    """Compiled (theta [m, d], obs [m, t, o], actions [m, t, a], weights [m, k, t]) -> sums [m, k, d].
+
+    sums[m, k] = sum_t weights[m, k, t] * grad log pi_{theta_m}(a_t | s_t): one forward pass serves all k weightings.
+    """
+
+    def member(theta: jax.Array, obs: jax.Array, actions: jax.Array, weights: jax.Array) -> jax.Array:
+        _, pullback = jax.vjp(lambda th: log_prob(policy, th, obs, actions), theta)
+        return jax.vmap(lambda w: pullback(w)[0])(weights)
+
+    return jax.jit(jax.vmap(member))
