@@ -1,0 +1,114 @@
+"""What an engine relies on: members do not see each other, episodes leave no trace, functions run under JAX."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from originals import CASES, Case, every_case
+
+from quell import tasks
+from quell.errors import MissingExtra, UsageError
+from quell.tasks import MujocoTask
+
+STEPS = 25
+
+
+def test_every_mujoco_task_is_covered() -> None:
+    ours = {name for name in tasks.names() if isinstance(tasks.get(name), MujocoTask)}
+    assert ours == {case.name for case in CASES}
+
+
+@every_case
+def test_members_do_not_see_each_other(case: Case) -> None:
+    """Bit for bit the same episode alone, in a group, in a part-filled simulator, and beside a stopped member."""
+    task = case.task()
+    actions = _actions(task, members=9)  # more than a vector register holds
+    together = _play(task, task.simulator(9), list(range(9)), actions)
+    for member in (0, 5, 8):
+        alone = _play(task, task.simulator(1), [member], actions[:, [member]])
+        for name, values in alone.items():
+            np.testing.assert_array_equal(values[:, 0], together[name][:, member], err_msg=name)
+    partly = _play(task, task.simulator(5), [2, 0], actions[:, [2, 0]], stop=1)
+    for name, values in partly.items():
+        np.testing.assert_array_equal(values[:, 0], together[name][:, 2], err_msg=name)
+
+
+@every_case
+def test_an_episode_leaves_no_trace_in_the_next(case: Case) -> None:
+    task = case.task()
+    actions = _actions(task, members=1)
+    used = task.simulator(1)
+    _play(task, used, [5], actions)
+    again = _play(task, used, [6], actions)
+    fresh = _play(task, task.simulator(1), [6], actions)
+    for name, values in again.items():
+        np.testing.assert_array_equal(values, fresh[name], err_msg=name)
+
+
+@every_case
+def test_functions_agree_under_jax(case: Case) -> None:
+    """numpy and traced jax.numpy give the same observation, reward and end for states of real episodes."""
+    task = case.task()
+    simulator = task.simulator(3)
+    simulator.reset([np.random.default_rng(seed) for seed in range(3)])
+    actions = _actions(task, members=3)
+    with jax.enable_x64(True):
+        observe = jax.jit(lambda state: task.observe(jnp, state))
+        reward = jax.jit(lambda before, action, after: task.reward(jnp, before, action, after))
+        terminated = jax.jit(lambda state: task.terminated(jnp, state))
+        before = _state(task, simulator)
+        for action in actions:
+            observation, rewards, ended = (x.copy() for x in simulator.step(action, np.ones(3, bool)))
+            after = _state(task, simulator)
+            np.testing.assert_allclose(observe(after), observation, rtol=1e-13, atol=1e-13)
+            np.testing.assert_allclose(reward(before, action, after), rewards, rtol=1e-12, atol=1e-12)
+            if task.can_terminate:
+                np.testing.assert_array_equal(terminated(after), ended)
+            before = after
+
+
+def test_unknown_version_is_refused() -> None:
+    with pytest.raises(UsageError, match="v5, v4"):
+        tasks.get("walker2d", version="v3")
+
+
+def test_missing_control_suite_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r"dm-hopper-hop.*quell\[dm\]"):
+        tasks.get("dm-hopper-hop").simulator(1)
+
+
+def test_escape_members_have_their_own_terrain() -> None:
+    simulator: Any = tasks.get("dm-quadruped-escape").simulator(2)
+    simulator.reset([np.random.default_rng(seed) for seed in range(2)])
+    first, second = (model.hfield_data.copy() for model in simulator.models)
+    assert np.abs(first - second).max() > 0.1
+    simulator.reset([np.random.default_rng(seed) for seed in (1, 0)])
+    np.testing.assert_array_equal(simulator.models[0].hfield_data, second)
+    np.testing.assert_array_equal(simulator.models[1].hfield_data, first)
+
+
+def _actions(task: MujocoTask, members: int) -> Any:
+    low, high = task.model().actuator_ctrlrange.T
+    return np.random.default_rng(0).uniform(low, high, (STEPS, members, task.action_size))
+
+
+def _play(task: MujocoTask, simulator: Any, seeds: list[int], actions: Any, stop: int | None = None) -> Any:
+    """Everything a simulator returns over some steps; member `stop` is inactive from the fifth step on."""
+    first = simulator.reset([np.random.default_rng(seed) for seed in seeds])
+    record: dict[str, list[Any]] = {"observation": [first.copy()], "reward": [], "terminated": []}
+    active = np.ones(len(seeds), bool)
+    for t, action in enumerate(actions):
+        if stop is not None and t == 4:
+            active[stop] = False
+        for name, value in zip(record, simulator.step(action, active), strict=True):
+            record[name].append(value.copy())
+    return {name: np.array(values) for name, values in record.items()}
+
+
+def _state(task: MujocoTask, simulator: Any) -> Any:
+    return {field: np.array([getattr(data, field) for data in simulator.data]) for field in task.fields}
