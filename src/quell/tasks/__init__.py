@@ -9,13 +9,17 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
 from quell.errors import UsageError, did_you_mean
 from quell.tasks.base import MujocoTask, Simulator, Task
+from quell.tasks.gym_env import from_env, trusted
 
-__all__ = ["MujocoTask", "Simulator", "Task", "get", "names"]
+__all__ = ["MujocoTask", "Simulator", "Task", "from_env", "get", "names", "trusted"]
+
+OTHERS = {"gym:": "gym_env", "envpool:": "envpool_env"}  # names that stand for somebody else's environments
 
 
 @functools.cache
@@ -34,17 +38,29 @@ def names() -> list[str]:
 
 
 def get(name: str, **settings: Any) -> Task:
-    """The task called `name` with its settings, e.g. `get("lqr", horizon=302, noise=0.5)`."""
+    """The task called `name` with its settings, e.g. `get("lqr", horizon=302, noise=0.5)`.
+
+    `gym:ID` and `envpool:ID` name any environment those libraries know; settings other than horizon go to it.
+    """
+    _check_horizon(settings)
+    for prefix, module in OTHERS.items():
+        if name.startswith(prefix):
+            make = importlib.import_module(f"{__name__}.{module}").from_id
+            return make(name.removeprefix(prefix), **settings)
     registry = _registry()
     if name not in registry:
         raise UsageError(f"unknown task {name!r}{did_you_mean(name, registry)}; `quell tasks` lists them all")
     task = registry[name]
     allowed = {field.name: field for field in fields(task)}
-    for key, value in settings.items():
+    for key in settings:
         if key not in allowed:
             raise UsageError(
                 f"task {name!r} has no setting {key!r}{did_you_mean(key, allowed)}; it has: {', '.join(allowed)}"
             )
-        if key == "horizon" and not (isinstance(value, int) and value > 0):
-            raise UsageError(f"horizon must be a positive whole number, got {value!r}")
     return task(**settings)
+
+
+def _check_horizon(settings: Mapping[str, Any]) -> None:
+    horizon = settings.get("horizon", 1)
+    if not (isinstance(horizon, int) and horizon > 0):
+        raise UsageError(f"horizon must be a positive whole number, got {horizon!r}")

@@ -1,0 +1,114 @@
+"""What environments that are not ours have in common: facts known only once they are made, and ways to fail."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quell.errors import EnvironmentFailure, UsageError
+from quell.tasks.base import Array, Task
+from quell.tasks.spaces import ActionReader, observation_filler
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForeignTask(Task):
+    """A task whose sizes are those of somebody else's environment."""
+
+    horizon: int = 0
+    """Steps of an episode; 0 means the environment's own time limit."""
+    kwargs: tuple[tuple[str, Any], ...] = ()
+    """Arguments for making the environment, as (name, value) pairs."""
+
+    def _learn(self, name: str, observations: Any, actions: Any, limit: int | None) -> None:
+        """Store what the made environment says about itself.
+
+        These facts are class variables of the built-in tasks. An instance attribute of the same name shadows
+        them, and pickles along with the settings, so that worker processes need not find out again.
+        """
+        reader = ActionReader(actions)
+        if not self.horizon and not limit:
+            raise UsageError(f"{name} has no time limit of its own: say how long an episode is, e.g. horizon=1000")
+        facts = {
+            "name": name,
+            "summary": f"{name}, as the environment's authors made it",
+            "obs_size": observation_filler(observations)[0],
+            "action_size": reader.size,
+            "discrete": reader.discrete,
+            "can_terminate": True,
+            "horizon": self.horizon or limit,
+        }
+        for key, value in facts.items():
+            object.__setattr__(self, key, value)
+
+    def replay(self, seed: int) -> str:
+        """How to start the episode with this seed again, as code."""
+        raise NotImplementedError
+
+
+class ForeignSimulator:
+    """Book-keeping of members whose environments can end, or break, on their own.
+
+    After a step, `truncated` [k] marks members whose environment ended the episode without reaching a terminal
+    state (a time limit of its own, usually). An engine ends such an episode without calling it terminated.
+    A member whose action is not finite is not stepped: it earns a NaN reward and is truncated.
+    """
+
+    def __init__(self, task: ForeignTask, observations: Any, actions: Any) -> None:
+        self.task = task
+        self._fill = observation_filler(observations)[1]
+        self._read = ActionReader(actions)
+        self.truncated: NDArray[np.bool_] = np.zeros(0, bool)
+
+    def _begin(self, generators: Sequence[np.random.Generator]) -> list[int]:
+        """Clear the books; returns one seed per episode."""
+        count = len(generators)
+        self._observations = np.zeros((count, self.task.obs_size))
+        self._rewards = np.zeros(count)
+        self._terminated = np.zeros(count, bool)
+        self.truncated = np.zeros(count, bool)
+        self._time = 0
+        self._seeds = [int(rng.integers(2**31 - 1)) for rng in generators]
+        return self._seeds
+
+    def _running(self, actions: Array, active: NDArray[np.bool_]) -> tuple[list[int], Array]:
+        """Members to step now, and their actions as the environment wants them."""
+        self._time += 1
+        running = active & ~self._terminated & ~self.truncated
+        sound = ~np.isnan(actions).any(axis=1)
+        self._rewards[:] = np.where(running & ~sound, np.nan, 0.0)
+        self.truncated |= running & ~sound
+        running &= sound
+        return np.flatnonzero(running).tolist(), self._read(actions[running])
+
+    def _record(self, member: int, observation: Any, reward: Any, terminated: Any, truncated: Any) -> None:
+        self._fill(self._observations[member], observation)
+        self._rewards[member] = float(reward)
+        self._terminated[member] = bool(terminated)
+        self.truncated[member] = bool(truncated) and not terminated
+
+    def _checked(self) -> Array:
+        """The observations, once they are known to be numbers."""
+        if not np.isfinite(self._observations).all():
+            member = int(np.flatnonzero(~np.isfinite(self._observations).all(axis=1))[0])
+            values = np.flatnonzero(~np.isfinite(self._observations[member])).tolist()
+            raise self._failure(member, f"observation is NaN or infinite at flat positions {values[:8]}")
+        return self._observations
+
+    def _blame(self, member: int, error: Exception) -> EnvironmentFailure:
+        """What an environment raised, with where it happened (the traceback does not leave a worker process)."""
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        what = f"{type(error).__name__}: {error} ({place.filename}:{place.lineno} in {place.name})"
+        return self._failure(member, what)
+
+    def _failure(self, member: int, what: str) -> EnvironmentFailure:
+        seed = self._seeds[member]
+        when = f"at step {self._time}" if self._time else "at reset"
+        again = self.task.replay(seed)
+        if self._time:
+            again += f", then the episode's first {self._time} actions"
+        return EnvironmentFailure(f"{self.task.name}, episode seed {seed}, {when}: {what}. To replay it: {again}")

@@ -1,0 +1,107 @@
+"""Gymnasium spaces to and from flat arrays.
+
+Observations become one flat float64 row: Box values in C order, a Discrete value one-hot, MultiBinary as it is,
+MultiDiscrete as one one-hot per entry, and Tuple and Dict spaces part by part in the order the space lists them.
+Actions arrive as float32 rows: for a Box, clipped to its bounds (an infinite bound clips nothing), rounded if the
+space holds integers, and cast to its dtype; for Discrete, the index of the choice, counted from 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from quell.errors import UsageError
+from quell.tasks.base import Array
+
+Fill = Callable[[Array, Any], None]
+"""fill(row, observation) writes the flattened observation into the row; ValueError when it does not fit."""
+
+
+def observation_filler(space: Any) -> tuple[int, Fill]:
+    """Size of a space's flat row, and the function that fills it."""
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Box | spaces.MultiBinary):
+        return int(np.prod(space.shape)), _fill_box(space.shape)
+    if isinstance(space, spaces.Discrete):
+        return int(space.n), _fill_one_hot(int(space.n), int(space.start))
+    if isinstance(space, spaces.MultiDiscrete):
+        entries = zip(space.nvec.reshape(-1).tolist(), space.start.reshape(-1).tolist(), strict=True)
+        parts = [(n, _fill_one_hot(n, start)) for n, start in entries]
+        return _fill_parts(parts, lambda value: np.reshape(value, -1))
+    if isinstance(space, spaces.Tuple):
+        return _fill_parts([observation_filler(part) for part in space.spaces], tuple)
+    if isinstance(space, spaces.Dict):
+        keys = list(space.spaces)
+        return _fill_parts(
+            [observation_filler(space.spaces[key]) for key in keys],
+            lambda value: [value[key] for key in keys],
+        )
+    raise UsageError(f"observations of the kind {space} cannot be flattened to a fixed number of values")
+
+
+def _fill_box(shape: tuple[int, ...]) -> Fill:
+    def fill(row: Array, value: Any) -> None:
+        array = np.asarray(value)
+        if array.shape != shape:
+            raise ValueError(f"observation of shape {array.shape} where the space says {shape}")
+        row[:] = array.reshape(-1)
+
+    return fill
+
+
+def _fill_one_hot(size: int, start: int) -> Fill:
+    def fill(row: Array, value: Any) -> None:
+        index = int(value) - start
+        if not 0 <= index < size:
+            raise ValueError(f"observation {value} outside Discrete({size}, start={start})")
+        row[:] = 0
+        row[index] = 1
+
+    return fill
+
+
+def _fill_parts(parts: list[tuple[int, Fill]], split: Callable[[Any], Any]) -> tuple[int, Fill]:
+    ends = np.cumsum([size for size, _ in parts]).tolist()
+    pieces = [(slice(end - size, end), fill) for end, (size, fill) in zip(ends, parts, strict=True)]
+
+    def fill_all(row: Array, value: Any) -> None:
+        values = split(value)
+        if len(values) != len(pieces):
+            raise ValueError(f"observation with {len(values)} parts where the space has {len(pieces)}")
+        for (place, fill), part in zip(pieces, values, strict=True):
+            fill(row[place], part)
+
+    return (ends[-1] if ends else 0), fill_all
+
+
+class ActionReader:
+    """Turns float32 rows [k, size] into what the environment's action space holds, stacked [k, ...].
+
+    `size` is the number of values of a Box, or of choices of a Discrete space.
+    """
+
+    def __init__(self, space: Any) -> None:
+        from gymnasium import spaces
+
+        self.discrete = isinstance(space, spaces.Discrete)
+        self._shape, self._dtype = space.shape, space.dtype
+        if isinstance(space, spaces.Discrete):
+            self.size, self._start = int(space.n), int(space.start)
+        elif isinstance(space, spaces.Box):
+            self.size = int(np.prod(space.shape))
+            self._low, self._high = space.low.reshape(-1), space.high.reshape(-1)
+            self._whole = np.issubdtype(space.dtype, np.integer)
+        else:
+            raise UsageError(f"actions of the kind {space} are not supported, only Box and Discrete")
+
+    def __call__(self, actions: Array) -> Array:
+        if self.discrete:
+            return (actions[:, 0].astype(np.int64) + self._start).astype(self._dtype)
+        bounded = np.minimum(np.maximum(actions, self._low), self._high)
+        if self._whole:
+            bounded = np.rint(bounded)
+        return bounded.astype(self._dtype).reshape(-1, *self._shape)
