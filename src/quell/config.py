@@ -9,7 +9,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
+
+import tyro
 
 from quell.errors import UsageError, did_you_mean
 
@@ -81,7 +83,7 @@ class PgConfig:
 class Config:
     """Everything that determines a run. The defaults are the paper's; the preset "tuned" replaces some of them."""
 
-    task: str
+    task: Annotated[str, tyro.conf.Suppress]
     """What to train on; `quell tasks` lists the names."""
     method: str = "cv"
     """How to train; `quell methods` lists the names."""
@@ -111,7 +113,7 @@ class Config:
     """How the learning rate falls over the step budget."""
     horizon: int | None = None
     """Episode length, if not the task's own."""
-    task_settings: dict[str, float] = field(default_factory=dict)
+    task_settings: dict[str, float | str] = field(default_factory=dict)
     """The task's own settings, e.g. --task-settings noise 0.5 for lqr."""
     eval_every: int = 20
     """Iterations between evaluations of the unperturbed policy (0: only at the end)."""
@@ -143,7 +145,7 @@ class Config:
             raise UsageError(f"cv.eta_decay must lie between 0 and 1, got {self.cv.eta_decay}")
         if self.cv.learn_gamma and self.method == "cv" and not 0.5 <= self.cv.gamma < 1:
             raise UsageError(
-                f"cv.gamma must lie in [0.5, 1) to be learned, got {self.cv.gamma}; add --no-cv.learn-gamma to fix it"
+                f"cv.gamma must lie in [0.5, 1) to be learned, got {self.cv.gamma}; add --cv.no-learn-gamma to fix it"
             )
         if any(size < 1 for size in self.policy.hidden):
             raise UsageError(f"policy.hidden needs positive sizes, got {self.policy.hidden}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from importlib.util import find_spec
 
 
 class QuellError(Exception):
@@ -22,11 +23,32 @@ class TroubleError(QuellError):
     """A run stopped itself because its numbers went bad too often; its last good checkpoint is kept."""
 
 
+class EnvironmentFailure(QuellError):
+    """An environment raised, or returned what its own spaces rule out; the message says how to replay it."""
+
+
+EXTRAS = {
+    "plot": "matplotlib",
+    "video": "imageio_ffmpeg",
+    "dm": "dm_control",
+    "robo": "pybullet_envs_gymnasium",
+    "box2d": "Box2D",
+    "envpool": "envpool",
+}
+"""Optional dependency group -> the module that shows whether it is installed."""
+
+
 class MissingExtra(UsageError):
     """An optional dependency is not installed."""
 
     def __init__(self, extra: str, what: str) -> None:
         super().__init__(f"{what} needs the optional dependency group {extra!r}: pip install 'quell[{extra}]'")
+
+
+def require(extra: str, what: str) -> None:
+    """Raise MissingExtra unless the group is installed; imports nothing."""
+    if find_spec(EXTRAS[extra]) is None:
+        raise MissingExtra(extra, what)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from quell.config import Config, Preset, replace
-from quell.errors import UsageError, did_you_mean
+from quell.errors import UsageError, did_you_mean, require
 from quell.tasks.base import Task
 
 if TYPE_CHECKING:
@@ -82,17 +82,25 @@ def get_method(name: str) -> Method:
 
 
 def make_config(
-    task: str, method: str = "cv", preset: Preset = "tuned", overrides: Mapping[str, Any] | None = None
+    task: str,
+    method: str = "cv",
+    preset: Preset = "tuned",
+    overrides: Mapping[str, Any] | None = None,
+    instance: Task | None = None,
 ) -> Config:
-    """The paper's defaults, then the method's, then (tuned) ours and the task's, then the overrides."""
+    """The paper's defaults, then (tuned) ours and the task's, then the method's, then the overrides.
+
+    `instance` is the task itself where `task` is not a name that can be looked up.
+    """
     import quell.tasks
 
     chosen = get_method(method)
+    found = instance or quell.tasks.get(task)
     config = Config(task=task, method=method.lower(), preset=preset)
     if preset not in ("tuned", "paper"):
         raise UsageError(f"unknown preset {preset!r}: use tuned or paper")
     if preset == "tuned":
-        config = replace(replace(config, TUNED), quell.tasks.get(task).tuned)
+        config = replace(replace(config, TUNED), found.tuned)
     config = replace(config, chosen.settings)
     return replace(config, overrides or {})
 
@@ -104,7 +112,10 @@ def make_task(config: Config) -> Task:
     settings: dict[str, Any] = dict(config.task_settings)
     if config.horizon is not None:
         settings["horizon"] = config.horizon
-    return quell.tasks.get(config.task, **settings)
+    task = quell.tasks.get(config.task, **settings)
+    if task.extra is not None:
+        require(task.extra, f"task {task.name!r}")
+    return task
 
 
 def make_policy(config: Config, task: Task) -> Policy:

@@ -38,6 +38,11 @@ def alive(steps: Array, horizon: int) -> NDArray[np.bool_]:
     return np.arange(horizon) < np.asarray(steps)[:, None]
 
 
+def finite_pairs(values: Array) -> Array:
+    """[N] bool: which pairs have only finite numbers in both members' rows of `values` [2N, ...]."""
+    return np.asarray(np.isfinite(values).reshape(len(values) // 2, -1).all(axis=1))
+
+
 def leave_one_out(total: Array, count: Array, own: Array) -> Array:
     """Mean over the other members, given the sum and number over all of them; 0 where there is no other.
 

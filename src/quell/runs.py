@@ -10,6 +10,7 @@ import fcntl
 import importlib.metadata
 import json
 import platform
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -54,7 +55,7 @@ class Run:
                     ) from None
         run = Run(path)
         run.lock()
-        checkpoint.write_atomically(path / "config.json", json.dumps(to_dict(config), indent=1).encode())
+        run.update_config(config)
         checkpoint.write_atomically(path / "versions.json", json.dumps(versions(), indent=1).encode())
         return run
 
@@ -88,6 +89,19 @@ class Run:
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         self.close()
+
+    def update_config(self, config: Config) -> None:
+        """Record settings that a resumed run was allowed to change."""
+        checkpoint.write_atomically(self.path / "config.json", json.dumps(to_dict(config), indent=1).encode())
+
+    def fork(self, config: Config) -> Run:
+        """A new, locked folder beside this one with its checkpoints and metrics, but another config."""
+        copy = Run.create(config, self.path.parents[2], name=None)
+        shutil.copytree(self.checkpoints, copy.checkpoints)
+        if (self.path / "metrics.jsonl").exists():
+            shutil.copyfile(self.path / "metrics.jsonl", copy.path / "metrics.jsonl")
+        checkpoint.write_atomically(copy.path / "forked-from.txt", f"{self.path.name}\n".encode())
+        return copy
 
     @property
     def checkpoints(self) -> Path:

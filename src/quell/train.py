@@ -21,8 +21,10 @@ from quell.metrics import MetricsWriter
 from quell.observations import ObsStats
 from quell.optimise import Optimiser
 from quell.progress import Progress
+from quell.returns import finite_pairs
 from quell.rollout import CpuEngine
 from quell.runs import Run
+from quell.tasks.base import Task
 from quell.types import Batch, Episodes, Rollouts
 
 Array = NDArray[Any]
@@ -51,9 +53,9 @@ COUNTERS = ("iteration", "steps", "eval_steps", "seconds", "trouble", "trouble_i
 class Trainer:
     """One run's fixed parts (task, policy, directions, estimator, optimiser, engine), and its iteration."""
 
-    def __init__(self, config: Config, workers: int) -> None:
+    def __init__(self, config: Config, workers: int, task: Task | None = None) -> None:
         self.config = config
-        self.task = make_task(config)
+        self.task = task or make_task(config)
         self.policy = make_policy(config, self.task)
         self.directions = make_directions(config, self.policy)
         self.estimator = make_estimator(config, self.policy)
@@ -117,7 +119,7 @@ class Trainer:
         """The estimator's updates on one batch. A gradient that is not finite changes nothing and is counted."""
         theta, optimiser, memory = state.theta, state.optimiser, state.estimator
         returns = batch.rollouts.returns
-        good = np.isfinite(returns).reshape(-1, 2).all(axis=1)
+        good = finite_pairs(returns)
         usable = returns[np.repeat(good, 2)]
         row: Row = {
             "trouble/bad_pairs": float((~good).sum()),
@@ -179,9 +181,11 @@ class Trainer:
         return TrainState(theta, optimiser, memory, obs, **{name: facts[name] for name in COUNTERS})
 
 
-def run_training(config: Config, run: Run, *, workers: int, progress: Progress, resume: bool = False) -> TrainState:
+def run_training(
+    config: Config, run: Run, *, workers: int, progress: Progress, resume: bool = False, task: Task | None = None
+) -> TrainState:
     """Train until the step budget is spent, or until `progress.stop_requested`; always leaves a checkpoint behind."""
-    trainer = Trainer(config, workers)
+    trainer = Trainer(config, workers, task)
     try:
         saved = checkpoint.load_newest(run.checkpoints) if resume else None
         state = trainer.restore(*saved) if saved else trainer.initial_state()

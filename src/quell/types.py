@@ -60,6 +60,12 @@ class Rollouts:
     trajectories: Trajectories | None
     obs_sums: Array  # [n, 2, o] float64: sum and sum of squares of raw observations
 
+    def copied(self) -> Rollouts:
+        """The same results in memory of their own: an engine reuses its arrays."""
+        kept = {name: getattr(self, name).copy() for name in ("rewards", "steps", "terminated", "obs_sums")}
+        paths = self.trajectories
+        return Rollouts(**kept, trajectories=Trajectories(paths.obs.copy(), paths.actions.copy()) if paths else None)
+
     @property
     def returns(self) -> Array:
         """Undiscounted returns J_i, [n]."""

@@ -54,7 +54,7 @@ class Estimator(Protocol):
         """Global quantities of the batch that contributions need."""
 
     def contribution(self, batch: Batch, prepared: Any, pairs: Iterable[int], theta: Array) -> Sums:
-        """Additive quantities of some pairs; `theta`, where the gradient is taken, is batch.theta on the first update."""
+        """Additive quantities of some pairs; the gradient is taken at `theta` (batch.theta on the first update)."""
 
     def combine(self, sums: Sums, prepared: Any, state: State) -> Estimate:
         """The gradient from the sums over all pairs, and the next state."""

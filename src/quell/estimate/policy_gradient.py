@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from quell.estimate import Estimate, State, total_variance
 from quell.policy import Policy
 from quell.reduce import Sums, accumulate
-from quell.returns import alive, discounts, leave_one_out, reward_to_go
+from quell.returns import alive, discounts, finite_pairs, leave_one_out, reward_to_go
 from quell.types import Batch
 
 Array = NDArray[Any]
@@ -39,7 +39,7 @@ def advantages(batch: Batch, gammas: Sequence[float], baseline: Baseline) -> Adv
     The members of bad pairs (non-finite rewards) are left out of everybody's baseline.
     """
     rewards = batch.rollouts.rewards
-    good: Array = np.isfinite(rewards).all(axis=1).reshape(-1, 2).all(axis=1)
+    good = finite_pairs(rewards)
     members = np.repeat(good, 2)
     togo = reward_to_go(np.where(members[:, None], rewards, 0.0), gammas)
     if baseline == "none":

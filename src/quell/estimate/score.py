@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from quell.estimate import Estimate, State, total_variance
 from quell.reduce import Sums, accumulate
-from quell.returns import Shaping, shape
+from quell.returns import Shaping, finite_pairs, shape
 from quell.types import Batch
 
 Array = NDArray[Any]
@@ -38,7 +38,7 @@ def shaped_fitness(returns: Array, how: Shaping) -> Fitness:
     The centre cancels in a symmetric pair. In a GCMC pair it does not, and the mean of the *other* pairs, which is
     independent of this one, removes the returns' common part without bias.
     """
-    good: Array = np.isfinite(returns).reshape(-1, 2).all(axis=1)
+    good = finite_pairs(returns)
     members = np.repeat(good, 2)
     fitness = np.zeros(len(returns))
     scale = 0.0

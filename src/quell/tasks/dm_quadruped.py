@@ -1,4 +1,4 @@
-"""dm-quadruped-walk, -escape: the Control Suite's four-legged robot; the paper's AntWalk and AntEscape."""
+"""dm-quadruped-walk: the Control Suite's four-legged robot, walking on a plane; the paper's AntWalk."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from quell.tasks._control_suite import ControlSuiteTask, rise
-from quell.tasks.base import Array, State
+from quell.tasks.base import State
 
 OTHER_TASKS = {"wall_px", "wall_py", "wall_nx", "wall_ny", "ball", "target"}
-INERTIAL, VELOCITY, FORCES, RANGES = slice(0, 6), slice(6, 9), slice(9, 33), slice(36, 56)  # of sensordata
+INERTIAL, VELOCITY, FORCES = slice(0, 6), slice(6, 9), slice(9, 33)  # of sensordata
 CLIMB = 0.01  # metres between the heights tried at reset
-BUMP_SIZE = 2  # metres
-LOWEST_BUMP = 0.15
-BOWL_RADIUS = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,53 +109,4 @@ class QuadrupedWalk(Quadruped):
         return upright * rise(xp, speed, target=0.5, margin=0.5, at_margin=0.5)
 
 
-@dataclass(frozen=True, kw_only=True)
-class QuadrupedEscape(Quadruped):
-    name: ClassVar[str] = "dm-quadruped-escape"
-    summary: ClassVar[str] = (
-        "four-legged robot, climb out of a bowl of random terrain (Control Suite; the paper's AntEscape)"
-    )
-    obs_size: ClassVar[int] = 101
-    own_model: ClassVar[bool] = True
-    floor_size: ClassVar[int] = 40
-    sensors: ClassVar[int] = 56
-
-    def adapt(self, mjcf: ET.Element) -> None:
-        super().adapt(mjcf)
-        sensors = mjcf.find("sensor")
-        assert sensors is not None
-        # The world's origin as seen from the torso, and a point in front of the robot as seen from the world.
-        from_torso = {"objtype": "xbody", "objname": "world", "reftype": "xbody", "refname": "torso"}
-        ET.SubElement(sensors, "framepos", from_torso)
-        ET.SubElement(sensors, "framepos", {"objtype": "site", "objname": "workspace"})
-
-    def reset(self, model: Any, data: Any, rng: np.random.Generator) -> None:
-        model.hfield_data[:] = bowl(model.hfield_nrow[0], rng).ravel()
-        super().reset(model, data, rng)
-
-    def observe(self, xp: Any, state: State) -> Any:
-        sensed = state["sensordata"]
-        ranges, origin = sensed[:, RANGES], sensed[:, self.sensors + 3 : self.sensors + 6]
-        seen = xp.where(ranges == -1, 1.0, xp.tanh(ranges))  # -1: nothing in sight
-        return xp.concatenate([super().observe(xp, state), origin, seen], axis=1)
-
-    def reward(self, xp: Any, before: State, action: Any, after: State) -> Any:
-        workspace = after["sensordata"][:, self.sensors + 6 : self.sensors + 9]
-        distance = xp.sqrt(xp.square(workspace).sum(axis=1))
-        upright_from = float(np.cos(np.deg2rad(20)))
-        upright = rise(xp, self.upright(after), target=upright_from, margin=1 + upright_from)
-        return upright * rise(xp, distance, target=BOWL_RADIUS, margin=BOWL_RADIUS)
-
-
-def bowl(resolution: int, rng: np.random.Generator) -> Array:
-    """Heights in [0, 1]: a bowl with a rim half way out, times smooth random bumps."""
-    from scipy import ndimage
-
-    line = np.linspace(-1, 1, resolution)
-    radius = np.clip(np.hypot(line[:, None], line), 0.04, 1)
-    coarse = int(2 * BOWL_RADIUS / BUMP_SIZE)
-    bumps = ndimage.zoom(rng.uniform(LOWEST_BUMP, 1, (coarse, coarse)), resolution / coarse)
-    return np.asarray((0.5 - np.cos(2 * np.pi * radius) / 2) * bumps)
-
-
-TASKS = [QuadrupedWalk, QuadrupedEscape]
+TASKS = [QuadrupedWalk]

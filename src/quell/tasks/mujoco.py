@@ -32,6 +32,7 @@ class MujocoSimulator:
         self._count = 0
         self._buffers: tuple[dict[str, Array], dict[str, Array]] = ({}, {})
         self._current = 0
+        self._renderer: Any = None
 
     def reset(self, generators: Sequence[np.random.Generator]) -> Array:
         count = len(generators)
@@ -59,6 +60,22 @@ class MujocoSimulator:
         never = self._never[: self._count]
         terminated = self.task.terminated(np, after) if self.task.can_terminate else never
         return self.task.observe(np, after), reward, terminated
+
+    @property
+    def steps_per_second(self) -> float:
+        """Environment steps in a second of simulated time."""
+        return 1 / (self.models[0].opt.timestep * self.task.frame_skip)
+
+    def picture(self, width: int, height: int) -> NDArray[np.uint8]:
+        """What the first member looks like now, seen by a camera that follows it."""
+        if self._renderer is None:
+            self._renderer = mujoco.Renderer(self.models[0], height, width)
+            self._camera = mujoco.MjvCamera()
+            mujoco.mjv_defaultFreeCamera(self.models[0], self._camera)
+            if self.models[0].nbody > 1:
+                self._camera.type, self._camera.trackbodyid = mujoco.mjtCamera.mjCAMERA_TRACKING, 1
+        self._renderer.update_scene(self.data[0], self._camera)
+        return self._renderer.render()
 
     def _read(self) -> dict[str, Array]:
         self._current = 1 - self._current

@@ -1,0 +1,207 @@
+"""The library's front door: train, resume, load, evaluate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quell import checkpoint
+from quell.config import Config, Preset, changed, default_workers, from_dict, replace
+from quell.errors import QuellError, UsageError
+from quell.methods import make_config, make_directions, make_policy, make_task
+from quell.observations import ObsStats
+from quell.policy import Policy
+from quell.progress import Display, Progress
+from quell.runs import Run
+from quell.tasks.base import Task
+from quell.types import Episodes, Rollouts
+
+Array = NDArray[Any]
+FREE_TO_CHANGE = {"steps", "eval_every", "eval_episodes", "checkpoint_every", "keep_checkpoints", "max_trouble"}
+"""Settings that a resumed run may change: they do not alter the iterations already made."""
+
+
+@dataclass(frozen=True)
+class TrainedPolicy:
+    """A policy to act with: `action = policy(obs)`."""
+
+    policy: Policy
+    theta: Array
+    obs_stats: ObsStats | None
+
+    def __call__(self, obs: Any, *, rng: np.random.Generator | None = None) -> Any:
+        """The action for one observation [o] or several [n, o]: the mean (most likely) one, or sampled with `rng`."""
+        rows = np.atleast_2d(np.asarray(obs, np.float32))
+        if self.obs_stats is not None:
+            mean, scale = self.obs_stats.normaliser()
+            rows = (rows - mean) * scale
+        noise = self.policy.draw_noise(rng, len(rows)) if rng is not None else np.zeros((1, 1), np.float32)
+        thetas = np.broadcast_to(self.theta, (len(rows), len(self.theta)))
+        actions = self.policy.actor(thetas, mean_action=rng is None)(rows, noise)
+        if self.policy.kind == "categorical":
+            actions = actions[:, 0].astype(np.int64)
+        return actions[0] if np.ndim(obs) == 1 else actions
+
+
+@dataclass(frozen=True)
+class Result:
+    """A run: where it is, what it was, what came out."""
+
+    path: Path
+    config: Config
+    iteration: int
+    steps: int
+    policy: TrainedPolicy
+    history: list[dict[str, Any]]
+    """One dictionary of metrics per iteration; `quell.metrics.METRICS` defines each name."""
+
+    @property
+    def theta(self) -> Array:
+        return self.policy.theta
+
+    @property
+    def finished(self) -> bool:
+        """Whether the step budget was spent."""
+        return self.steps >= self.config.steps
+
+    def last(self, metric: str) -> float:
+        """The latest value of a metric that is not logged at every iteration, such as eval/return."""
+        values = [row[metric] for row in self.history if row.get(metric) is not None]
+        return float(values[-1]) if values else float("nan")
+
+
+def train(
+    task: str | Task,
+    *,
+    method: str = "cv",
+    preset: Preset = "tuned",
+    workers: int | None = None,
+    out: Path | str = "runs",
+    name: str | None = None,
+    progress: bool = True,
+    **settings: Any,
+) -> Result:
+    """Train a policy and return it with its history.
+
+    `settings` are those of the command line, nested ones as mappings: `steps=1_000_000, pairs=10, cv={"gamma": 0.99}`.
+    Everything is written to `out/<task>/<method>/<seed>-<time>/`.
+    """
+    label = task if isinstance(task, str) else task.name
+    config = make_config(label, method, preset, settings, None if isinstance(task, str) else task).validate()
+    return start(config, workers=workers, out=Path(out), name=name, progress=progress, task=_given(task))
+
+
+def start(
+    config: Config,
+    *,
+    workers: int | None = None,
+    out: Path = Path("runs"),
+    name: str | None = None,
+    progress: bool = True,
+    task: Task | None = None,
+) -> Result:
+    """Train as a config says."""
+    workers = _check_workers(workers)
+    make_policy(config, task or make_task(config))  # complain before a folder exists
+    with Run.create(config, out, name) as run:
+        return _go(config, run, workers, progress, resume=False, task=task)
+
+
+def resume(
+    path: Path | str,
+    *,
+    workers: int | None = None,
+    progress: bool = True,
+    fork: bool = False,
+    task: Task | None = None,
+    **settings: Any,
+) -> Result:
+    """Continue a run from its newest intact checkpoint, bit for bit as if it had never stopped.
+
+    Settings may extend it (`steps`) or change how often it evaluates and saves. Anything else needs `fork=True`, which
+    copies the run into a new folder and continues there with the change.
+    """
+    run = Run.open(path)
+    workers = _check_workers(workers)
+    with run:
+        run.lock()
+        saved = checkpoint.load_newest(run.checkpoints)
+        if saved is None:
+            raise QuellError(f"{str(path)!r} has no intact checkpoint to resume from")
+        trained, wanted = from_dict(saved[1]["config"]), replace(run.config, settings).validate()
+        differing = [name for name in changed(trained, wanted) if name not in FREE_TO_CHANGE]
+        if not differing:
+            run.update_config(wanted)
+            return _go(wanted, run, workers, progress, resume=True, task=task)
+        if not fork:
+            raise UsageError(
+                f"{', '.join(differing)} differ{'s' * (len(differing) == 1)} from what {str(path)!r} was trained with; "
+                "add --fork to continue in a new folder with the change"
+            )
+    with run.fork(wanted) as forked:
+        return _go(wanted, forked, workers, progress, resume=True, task=task)
+
+
+def _go(config: Config, run: Run, workers: int, progress: bool, *, resume: bool, task: Task | None) -> Result:
+    from quell.train import run_training
+
+    display = Display(f"{config.task} {config.method}", config.steps) if progress else Progress()
+    with display:
+        run_training(config, run, workers=workers, progress=display, resume=resume, task=task)
+    return load(run.path, task=task)
+
+
+def load(path: Path | str, *, at: int | None = None, task: Task | None = None) -> Result:
+    """A run's policy and history, from its newest intact checkpoint (or the newest up to iteration `at`)."""
+    run = Run.open(path)
+    saved = checkpoint.load_newest(run.checkpoints, at_most=at)
+    if saved is None:
+        raise QuellError(f"{str(path)!r} has no intact checkpoint")
+    arrays, facts = saved
+    config = run.config
+    policy = make_policy(config, task or make_task(config))
+    stats = ObsStats(facts["obs_count"], arrays["obs.total"], arrays["obs.squares"]) if config.normalise_obs else None
+    history = [row for row in run.metrics() if row["iteration"] <= facts["iteration"]]
+    trained = TrainedPolicy(policy, arrays["theta"], stats)
+    return Result(run.path, config, facts["iteration"], facts["steps"], trained, history)
+
+
+def evaluate(
+    result: Result,
+    *,
+    episodes: int = 100,
+    mean_action: bool = False,
+    seed: int = 0,
+    workers: int | None = None,
+    task: Task | None = None,
+) -> Rollouts:
+    """Fresh episodes of a run's policy, drawn from `seed` and from no stream that training used."""
+    from quell.rollout import CpuEngine
+
+    if episodes < 1:
+        raise UsageError(f"episodes must be at least 1, got {episodes}")
+    task = task or make_task(result.config)
+    policy = result.policy.policy
+    directions = make_directions(replace(result.config, {"seed": seed}), policy)
+    request = Episodes.of_evaluation(EVALUATION_BLOCK, episodes, mean_action=mean_action)
+    with CpuEngine(task, policy, directions, workers=_check_workers(workers), members=episodes) as engine:
+        return engine.rollout(result.theta, request, result.policy.obs_stats).copied()
+
+
+EVALUATION_BLOCK = 1 << 31  # an iteration no training run reaches, so `evaluate` repeats none of its evaluations
+
+
+def _check_workers(workers: int | None) -> int:
+    if workers is None:
+        return default_workers()
+    if workers < 1:
+        raise UsageError(f"workers must be at least 1, got {workers}")
+    return workers
+
+
+def _given(task: str | Task) -> Task | None:
+    return None if isinstance(task, str) else task

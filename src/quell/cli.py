@@ -1,0 +1,65 @@
+"""The `quell` command. Each subcommand lives in quell.commands and is imported only when it is called."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import warnings
+
+from quell.errors import QuellError, did_you_mean
+
+COMMANDS = {
+    "train": "train a policy: quell train TASK --method cv",
+    "resume": "continue a run from its newest checkpoint",
+    "eval": "play many episodes with a run's policy and report the returns",
+    "play": "film a run's policy (mp4 or gif)",
+    "tasks": "list the tasks",
+    "methods": "list the methods",
+    "doctor": "check this installation",
+}
+
+HELP = """quell: low-variance evolution strategies for reinforcement learning
+
+usage: quell COMMAND [OPTIONS]      quell COMMAND --help
+
+commands:
+{commands}
+
+example: quell train halfcheetah --method cv --steps 1000000
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; returns its exit code: 0 done, 1 failed, 2 a request that cannot be carried out."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(HELP.format(commands="\n".join(f"  {name:<10}{text}" for name, text in COMMANDS.items())))
+        return 0
+    if arguments[0] in ("-V", "--version"):
+        from quell import __version__
+
+        print(f"quell {__version__}")
+        return 0
+    command, *rest = arguments
+    if command not in COMMANDS:
+        return _fail(f"unknown command {command!r}{did_you_mean(command, COMMANDS)}; `quell --help` lists them", 2)
+    warnings.showwarning = lambda message, *_: print(f"quell: warning: {message}", file=sys.stderr)
+    try:
+        return int(importlib.import_module(f"quell.commands.{command}").main(rest))
+    except QuellError as error:
+        return _fail(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        return _fail("interrupted", 130)
+    except BrokenPipeError:  # the reader of our output went away, as `quell ... | head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"quell: error: {message}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""quell doctor: check this installation."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+
+import tyro
+
+from quell.config import default_workers
+from quell.errors import EXTRAS, QuellError
+
+CORE = ("numpy", "scipy", "jax", "optax", "mujoco", "gymnasium", "tyro", "rich", "safetensors", "tensorboardX")
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Check versions, extras, worker processes, rendering and a two-iteration training run."""
+
+
+def main(arguments: list[str]) -> int:
+    tyro.cli(Arguments, args=arguments, prog="quell doctor")
+    print(f"python {sys.version.split()[0]}, {default_workers()} cores")
+    healthy = True
+    for package in CORE:
+        try:
+            print(f"  ok       {package} {version(package)}")
+        except PackageNotFoundError:
+            print(f"  MISSING  {package}: pip install quell")
+            healthy = False
+    for extra, module in EXTRAS.items():
+        there = find_spec(module) is not None
+        print(
+            f"  {'ok      ' if there else 'not here'} extra {extra}"
+            + ("" if there else f": pip install 'quell[{extra}]'")
+        )
+    works, message = _renders()
+    print(f"  {'ok      ' if works else 'not here'} rendering for `quell play`: {message}")
+    if not healthy:
+        return 1
+    try:
+        print(f"  ok       trained two iterations in {_trains():.1f} s")
+    except QuellError as error:
+        print(f"  FAILED   training: {error}")
+        return 1
+    return 0
+
+
+def _renders() -> tuple[bool, str]:
+    """Whether an off-screen picture can be drawn; tried in another process, since a bad driver can abort."""
+    from quell.video import PROBE, RENDERERS, WHAT_TO_INSTALL
+
+    for renderer in RENDERERS:
+        environment = {**os.environ, "MUJOCO_GL": renderer}
+        done = subprocess.run([sys.executable, "-c", PROBE], env=environment, capture_output=True)
+        if done.returncode == 0:
+            return True, f"MUJOCO_GL={renderer}"
+    return False, WHAT_TO_INSTALL
+
+
+def _trains() -> float:
+    from quell.api import train
+
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        train("lqr-302", steps=2 * 302 * 2, pairs=1, out=Path(folder), progress=False)
+    return time.perf_counter() - started

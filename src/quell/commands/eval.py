@@ -1,0 +1,56 @@
+"""quell eval RUN: play many episodes with a run's policy."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import tyro
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Play episodes with RUN's policy, unperturbed, on fresh randomness, and report the undiscounted returns."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Run folder."""
+    episodes: int = 100
+    mean_action: bool = False
+    """Act with the mean (most likely) action instead of sampling."""
+    seed: int = 0
+    at: int | None = None
+    """Use the newest checkpoint up to this iteration."""
+    workers: int | None = None
+    json: bool = False
+    """Print JSON, with every return."""
+
+
+def main(arguments: list[str]) -> int:
+    parsed = tyro.cli(Arguments, args=arguments, prog="quell eval")
+
+    from quell.api import evaluate, load
+    from quell.methods import make_task
+
+    result = load(parsed.run, at=parsed.at)
+    rollouts = evaluate(
+        result,
+        episodes=parsed.episodes,
+        mean_action=parsed.mean_action,
+        seed=parsed.seed,
+        workers=parsed.workers,
+    )
+    returns = rollouts.returns
+    if parsed.json:
+        facts = {"iteration": result.iteration, "returns": returns.tolist(), "steps": rollouts.steps.tolist()}
+        print(json.dumps(facts))
+        return 0
+    error = returns.std(ddof=1) / np.sqrt(len(returns)) if len(returns) > 1 else float("nan")
+    print(f"{result.config.task}  {result.config.method}  iteration {result.iteration}, {len(returns)} episodes")
+    print(f"  return  {returns.mean():.2f} ± {returns.std():.2f} (standard error of the mean {error:.2f})")
+    print(f"  lowest {returns.min():.2f}, highest {returns.max():.2f}; mean length {rollouts.steps.mean():.1f} steps")
+    for note in make_task(result.config).notes():
+        print(f"  {note}")
+    return 0

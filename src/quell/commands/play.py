@@ -1,0 +1,61 @@
+"""quell play RUN: film a run's policy."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from quell.errors import QuellError, UsageError, require
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Film one episode of RUN's policy, without a screen."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Run folder."""
+    video: Path = Path("video.mp4")
+    """Where to write it; the ending says what: .mp4 or .gif."""
+    sample: bool = False
+    """Sample actions instead of taking the mean (most likely) one."""
+    seed: int = 0
+    at: int | None = None
+    """Use the newest checkpoint up to this iteration."""
+    size: tuple[int, int] = (480, 360)
+    """Width and height in pixels."""
+
+
+def main(arguments: list[str]) -> int:
+    parsed = tyro.cli(Arguments, args=arguments, prog="quell play")
+    if parsed.video.suffix not in (".mp4", ".gif"):
+        raise UsageError(f"--video must end in .mp4 or .gif, got {str(parsed.video)!r}")
+    if min(parsed.size) < 16 or max(parsed.size) > 4096:
+        raise UsageError(f"--size must lie between 16 and 4096 pixels, got {parsed.size}")
+    require("video", "`quell play`")
+    if "MUJOCO_GL" not in os.environ:
+        os.environ["MUJOCO_GL"] = _working_renderer()  # read by mujoco when it is first imported
+
+    from quell.api import load
+    from quell.video import film
+
+    result = load(parsed.run, at=parsed.at)
+    total = film(result, parsed.video, seed=parsed.seed, sample=parsed.sample, size=parsed.size)
+    print(f"{parsed.video}: one episode of {result.config.task}, return {total:.1f}")
+    return 0
+
+
+def _working_renderer() -> str:
+    """The first renderer that draws, tried in another process because a broken driver can abort."""
+    from quell.video import PROBE, RENDERERS, WHAT_TO_INSTALL
+
+    for renderer in RENDERERS:
+        environment = {**os.environ, "MUJOCO_GL": renderer}
+        if subprocess.run([sys.executable, "-c", PROBE], env=environment, capture_output=True).returncode == 0:
+            return renderer
+    raise QuellError(WHAT_TO_INSTALL)

@@ -1,0 +1,41 @@
+"""quell resume RUN: continue a run from its newest intact checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from quell.config import Config, changed, flatten
+from quell.errors import UsageError
+from quell.runs import Run
+
+DESCRIPTION = """Continue RUN bit for bit as if it had never stopped. --steps extends it. Settings that would change its
+course need --fork, which continues in a new folder. The defaults below are the run's own."""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    config: Annotated[Config, tyro.conf.arg(name="")]
+    workers: int | None = None
+    """Worker processes; by default one per core. Results do not depend on it."""
+    fork: bool = False
+    """Continue in a new folder, with changed settings allowed."""
+
+
+def main(arguments: list[str]) -> int:
+    if not arguments or arguments[0].startswith("-"):
+        raise UsageError("which run? `quell resume RUN [options]`")
+    run = Run.open(Path(arguments[0]))
+    default = Arguments(run.config)
+    parsed = tyro.cli(Arguments, args=arguments[1:], default=default, prog="quell resume RUN", description=DESCRIPTION)
+    wanted = parsed.config.validate()
+    settings = {name: flatten(wanted)[name] for name in changed(run.config, wanted)}
+
+    from quell.api import resume
+    from quell.commands.common import report, stopped
+
+    result = resume(run.path, workers=parsed.workers, fork=parsed.fork, **settings)
+    return report(result) if result.finished else stopped(result)

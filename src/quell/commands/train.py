@@ -1,0 +1,77 @@
+"""quell train TASK: train a policy."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from quell.config import Config
+from quell.errors import UsageError
+from quell.methods import make_config
+from quell.tasks import names
+
+USAGE = "quell train TASK"
+DESCRIPTION = """Train a policy on TASK (`quell tasks` lists them). The defaults below are those for the task, method and preset
+given; every setting can be changed. Writes runs/<task>/<method>/<seed>-<time>/ and prints the result."""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    config: Annotated[Config, tyro.conf.arg(name="")]
+    workers: int | None = None
+    """Worker processes; by default one per core. Results do not depend on it."""
+    out: Path = Path("runs")
+    """Where run folders are made."""
+    name: str | None = None
+    """Name of the run folder instead of <seed>-<time>."""
+
+
+def main(arguments: list[str]) -> int:
+    from quell.commands.common import report, stopped
+
+    task, rest = _take_task(arguments)
+    method = _peek(rest, "--method") or "cv"
+    preset = _peek(rest, "--preset") or "tuned"
+    default = make_config(task, method, preset)  # type: ignore[arg-type]
+    parsed = parse(rest, default, USAGE.replace("TASK", task), DESCRIPTION)
+    config = parsed.config.validate()
+
+    from quell.api import start
+
+    result = start(config, workers=parsed.workers, out=parsed.out, name=parsed.name)
+    return report(result) if result.finished else stopped(result)
+
+
+def parse(arguments: list[str], default: Config, prog: str, description: str) -> Arguments:
+    """Parse settings against a config's values as defaults."""
+    return tyro.cli(Arguments, args=arguments, default=Arguments(default), prog=prog, description=description)
+
+
+def _take_task(arguments: list[str]) -> tuple[str, list[str]]:
+    """The task's name and the other arguments; it comes first, or is recognised anywhere."""
+    if arguments and not arguments[0].startswith("-"):
+        return arguments[0], arguments[1:]
+    if any(flag in arguments for flag in ("-h", "--help")):
+        return "halfcheetah", arguments
+    for i, word in enumerate(arguments):
+        if word in names():
+            return word, arguments[:i] + arguments[i + 1 :]
+    raise UsageError("which task? `quell train TASK [options]`; `quell tasks` lists them")
+
+
+def _peek(arguments: list[str], flag: str) -> str | None:
+    """The value of a flag, before the real parsing, because defaults depend on it."""
+    for i, word in enumerate(arguments):
+        if word.startswith(f"{flag}="):
+            return word.partition("=")[2]
+        if word == flag and i + 1 < len(arguments):
+            return arguments[i + 1]
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

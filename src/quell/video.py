@@ -1,0 +1,80 @@
+"""Films of policies, rendered off screen."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quell.api import Result
+from quell.errors import QuellError, UsageError
+from quell.keys import Purpose, generator
+from quell.methods import make_task
+
+RENDERERS = ("egl", "osmesa")
+WHAT_TO_INSTALL = (
+    "no off-screen renderer works; on Debian or Ubuntu: apt-get install libegl1 libgl1-mesa-dri (MUJOCO_GL=egl) "
+    "or libosmesa6 (MUJOCO_GL=osmesa)"
+)
+PROBE = """
+import mujoco
+model = mujoco.MjModel.from_xml_string("<mujoco><worldbody><geom size='.1'/></worldbody></mujoco>")
+data = mujoco.MjData(model)
+with mujoco.Renderer(model, 16, 16) as renderer:
+    mujoco.mj_forward(model, data)
+    renderer.update_scene(data)
+    assert renderer.render().shape == (16, 16, 3)
+"""
+
+
+def film(
+    result: Result,
+    path: Path,
+    *,
+    seed: int = 0,
+    sample: bool = False,
+    size: tuple[int, int] = (480, 360),
+    fps: int = 30,
+) -> float:
+    """Write one episode of a run's policy to an mp4 or gif; returns the episode's return."""
+    task = make_task(result.config)
+    simulator = task.simulator(1)
+    picture = getattr(simulator, "picture", None)
+    if picture is None:
+        raise UsageError(f"task {task.name!r} has nothing to show: it has no pictures")
+    speed = simulator.steps_per_second  # type: ignore[attr-defined]
+    every = max(1, round(speed / fps))
+    rng = generator(seed, Purpose.EVAL_ACTION, 0) if sample else None
+    obs = simulator.reset([generator(seed, Purpose.EVAL_ENVIRONMENT, 0)])
+    active, frames, total = np.ones(1, bool), [], 0.0
+    for t in range(task.horizon):
+        if t % every == 0:
+            frames.append(_draw(picture, size))
+        action = np.atleast_2d(np.asarray(result.policy(obs[0], rng=rng), np.float32))
+        obs, reward, ended = simulator.step(action, active)
+        total += float(reward[0])
+        if ended[0]:
+            break
+    _write(path, frames, speed / every)
+    return total
+
+
+def _draw(picture: Any, size: tuple[int, int]) -> NDArray[np.uint8]:
+    try:
+        return np.asarray(picture(*size))
+    except Exception as error:
+        chosen = os.environ.get("MUJOCO_GL", "its default renderer")
+        raise QuellError(f"drawing failed with {chosen} ({error}): {WHAT_TO_INSTALL}") from error
+
+
+def _write(path: Path, frames: list[NDArray[np.uint8]], fps: float) -> None:
+    import imageio.v3 as imageio
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".gif":
+        imageio.imwrite(path, np.stack(frames), duration=1000 / fps, loop=0)
+    else:
+        imageio.imwrite(path, np.stack(frames), fps=fps, codec="libx264", macro_block_size=2)
