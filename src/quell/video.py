@@ -37,21 +37,21 @@ def film(
     seed: int = 0,
     sample: bool = False,
     size: tuple[int, int] = (480, 360),
-    fps: int = 30,
+    seconds: float = 10,
 ) -> float:
-    """Write one episode of a run's policy to an mp4 or gif; returns the episode's return."""
+    """Write the first `seconds` (simulated time) of an episode to an mp4 or gif; returns the whole episode's return."""
     task = make_task(result.config)
     simulator = task.simulator(1)
     picture = getattr(simulator, "picture", None)
     if picture is None:
         raise UsageError(f"task {task.name!r} has nothing to show: it has no pictures")
     speed = simulator.steps_per_second  # type: ignore[attr-defined]
-    every = max(1, round(speed / fps))
+    every = max(1, round(speed / 25))  # about 25 pictures per second
     rng = generator(seed, Purpose.EVAL_ACTION, 0) if sample else None
     obs = simulator.reset([generator(seed, Purpose.EVAL_ENVIRONMENT, 0)])
     active, frames, total = np.ones(1, bool), [], 0.0
     for t in range(task.horizon):
-        if t % every == 0:
+        if t % every == 0 and t < seconds * speed:
             frames.append(_draw(picture, size))
         action = np.atleast_2d(np.asarray(result.policy(obs[0], rng=rng), np.float32))
         obs, reward, ended = simulator.step(action, active)

@@ -27,6 +27,8 @@ class Arguments:
     seed: int = 0
     at: int | None = None
     """Use the newest checkpoint up to this iteration."""
+    seconds: float = 10.0
+    """Length of the film, in simulated time."""
     size: tuple[int, int] = (480, 360)
     """Width and height in pixels."""
 
@@ -37,6 +39,8 @@ def main(arguments: list[str]) -> int:
         raise UsageError(f"--video must end in .mp4 or .gif, got {str(parsed.video)!r}")
     if min(parsed.size) < 16 or max(parsed.size) > 4096:
         raise UsageError(f"--size must lie between 16 and 4096 pixels, got {parsed.size}")
+    if not parsed.seconds > 0:
+        raise UsageError(f"--seconds must be greater than 0, got {parsed.seconds}")
     require("video", "`quell play`")
     if "MUJOCO_GL" not in os.environ:
         os.environ["MUJOCO_GL"] = _working_renderer()  # read by mujoco when it is first imported
@@ -45,8 +49,8 @@ def main(arguments: list[str]) -> int:
     from quell.video import film
 
     result = load(parsed.run, at=parsed.at)
-    total = film(result, parsed.video, seed=parsed.seed, sample=parsed.sample, size=parsed.size)
-    print(f"{parsed.video}: one episode of {result.config.task}, return {total:.1f}")
+    total = film(result, parsed.video, seed=parsed.seed, sample=parsed.sample, size=parsed.size, seconds=parsed.seconds)
+    print(f"{parsed.video}: an episode of {result.config.task} whose return is {total:.1f}")
     return 0
 
 

@@ -15,8 +15,8 @@ from quell.methods import make_config
 from quell.tasks import names
 
 USAGE = "quell train TASK"
-DESCRIPTION = """Train a policy on TASK (`quell tasks` lists them). The defaults below are those for the task, method and preset
-given; every setting can be changed. Writes runs/<task>/<method>/<seed>-<time>/ and prints the result."""
+DESCRIPTION = """Train a policy on TASK (`quell tasks` lists them). The defaults below are those for the task, method
+and preset given; every setting can be changed. Writes <out>/<task>/<method>/<seed>-<time>/ and prints the result."""
 
 
 @dataclass(frozen=True)

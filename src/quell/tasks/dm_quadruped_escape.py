@@ -1,8 +1,7 @@
 """dm-quadruped-escape: the Control Suite's four-legged robot climbs out of a bowl; the paper's AntEscape.
 
-The terrain is new in every episode, and the robot sees it through twenty range finders. Casting their rays against
-the whole height field takes ten times as long as the physics, so a ray is first cast against a copy of the ground
-near the robot. What it hits there is what it would hit in the whole field; only a ray that hits nothing goes on.
+The terrain is new in every episode, and the robot sees it through twenty range finders. In MuJoCo their rays take
+ten times as long as the physics, so the terrain is left to our own ray casting, to the same result.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from quell.tasks._control_suite import rise
+from quell.tasks._heightfield import cast, roof
 from quell.tasks.base import Array, State
 from quell.tasks.dm_quadruped import Quadruped
 
@@ -22,11 +22,13 @@ BUMP_SIZE = 2  # metres
 LOWEST_BUMP = 0.15
 UPRIGHT_COSINE = float(np.cos(np.deg2rad(20)))
 RANGES, ORIGIN, WORKSPACE = slice(36, 56), slice(59, 62), slice(62, 65)  # of sensordata
-TERRAIN, NEAR = 1, 2  # geoms; as height fields 0 and 1
+TERRAIN = 1  # geom
 FINDERS = slice(3, 23)  # sites
-CELL = 0.3  # metres between the terrain's points
-CELLS = 20  # across the patch near the robot
-HALF = CELLS * CELL / 2
+POINTS = 201  # of the terrain along each side
+CORNER = np.array([-RADIUS, -RADIUS, -0.01])  # where the terrain begins
+CELL = 2 * RADIUS / (POINTS - 1)
+UNITS = np.array([CELL, CELL, 5.0])  # metres per cell and per height
+REACH = 19.1  # metres; from here on tanh is 1 to the last bit, as it is for nothing in sight
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,22 +44,17 @@ class QuadrupedEscape(Quadruped):
 
     def adapt(self, mjcf: ET.Element) -> None:
         super().adapt(mjcf)
-        asset, world, sensors = (mjcf.find(name) for name in ("asset", "worldbody", "sensor"))
-        assert asset is not None
-        assert world is not None
+        sensors = mjcf.find("sensor")
         assert sensors is not None
         # The world's origin as seen from the torso, and a point in front of the robot as seen from the world.
         from_torso = {"objtype": "xbody", "objname": "world", "reftype": "xbody", "refname": "torso"}
         ET.SubElement(sensors, "framepos", from_torso)
         ET.SubElement(sensors, "framepos", {"objtype": "site", "objname": "workspace"})
-        # A patch of the terrain with cells of the same size. It touches nothing, and nobody sees it.
-        points, size = str(CELLS + 1), f"{HALF} {HALF} 5 .1"
-        ET.SubElement(asset, "hfield", name="near", nrow=points, ncol=points, size=size)
-        patch = {"name": "near", "type": "hfield", "hfield": "near", "rgba": "0 0 0 0"}
-        ET.SubElement(world, "geom", patch | {"contype": "0", "conaffinity": "0"})
+        ET.SubElement(mjcf, "size", nuserdata=str(POINTS * POINTS))  # holds what the ray casting needs to know
 
     def reset(self, model: Any, data: Any, rng: np.random.Generator) -> None:
-        field(model, 0)[:] = bowl(model.hfield_nrow[0], rng)
+        model.hfield_data[:] = bowl(rng).ravel()
+        data.userdata[:] = roof(model.hfield_data.reshape(POINTS, POINTS)).ravel()
         super().reset(model, data, rng)
 
     def forward(self, model: Any, data: Any) -> None:
@@ -82,50 +79,26 @@ class QuadrupedEscape(Quadruped):
         return upright * rise(xp, distance, target=RADIUS, margin=RADIUS)
 
 
-def bowl(resolution: int, rng: np.random.Generator) -> Array:
+def bowl(rng: np.random.Generator) -> Array:
     """Heights in [0, 1]: a bowl with a rim half way out, times smooth random bumps."""
     from scipy import ndimage
 
-    line = np.linspace(-1, 1, resolution)
+    line = np.linspace(-1, 1, POINTS)
     radius = np.clip(np.hypot(line[:, None], line), 0.04, 1)
     coarse = int(2 * RADIUS / BUMP_SIZE)
-    bumps = ndimage.zoom(rng.uniform(LOWEST_BUMP, 1, (coarse, coarse)), resolution / coarse)
+    bumps = ndimage.zoom(rng.uniform(LOWEST_BUMP, 1, (coarse, coarse)), POINTS / coarse)
     return np.asarray((0.5 - np.cos(2 * np.pi * radius) / 2) * bumps)
-
-
-def field(model: Any, index: int) -> Array:
-    """The heights of one height field, [rows, columns], as a view."""
-    start, rows, columns = model.hfield_adr[index], model.hfield_nrow[index], model.hfield_ncol[index]
-    return np.asarray(model.hfield_data[start : start + rows * columns].reshape(rows, columns))
 
 
 def look(model: Any, data: Any) -> None:
     """Complete the range finders, which so far measured all but the terrain: it was invisible to them."""
-    import mujoco
-
     model.geom_rgba[TERRAIN, 3] = 1
-    points, directions = data.site_xpos[FINDERS], data.site_xmat[FINDERS, 2::3].copy()  # each site's z axis
-    rays = list(zip(points, directions, strict=True))
-    centre = move_patch(model, data, points[0])
-    ground = np.array([mujoco.mj_rayHfield(model, data, NEAR, point, vector) for point, vector in rays])
-    # A hit counts if the ray runs inside the patch all the way, and so not if it is the patch's own edge.
-    ends = np.stack([points, points + ground[:, None] * directions])[:, :, :2]
-    inside = (np.abs(ends - centre) < HALF - 1e-6).all(axis=(0, 2)) & (ground >= 0)
-    for i in np.flatnonzero(~inside).tolist():
-        ground[i] = mujoco.mj_rayHfield(model, data, TERRAIN, *rays[i])
+    heights, ceiling = model.hfield_data.reshape(POINTS, POINTS), data.userdata.reshape(POINTS, POINTS)
+    starts = (data.site_xpos[FINDERS] - CORNER) / UNITS
+    rays = data.site_xmat[FINDERS, 2::3] / UNITS  # along each site's z axis
+    ground = cast(heights, ceiling, starts, rays, CELL, REACH)
     measured = data.sensordata[RANGES]
     np.copyto(measured, ground, where=(ground >= 0) & ((measured < 0) | (ground < measured)))
-
-
-def move_patch(model: Any, data: Any, point: Array) -> Array:
-    """Put the patch under a point, aligned with the terrain's grid; returns its centre (x, y)."""
-    terrain, patch = field(model, 0), field(model, 1)
-    x, y = np.clip(np.rint((point[:2] + RADIUS) / CELL) - CELLS // 2, 0, len(terrain) - 1 - CELLS).astype(int)
-    patch[:] = terrain[y : y + CELLS + 1, x : x + CELLS + 1]
-    centre = np.array([x, y]) * CELL + HALF - RADIUS
-    data.geom_xpos[NEAR, :2] = centre
-    data.geom_xpos[NEAR, 2] = data.geom_xpos[TERRAIN, 2]
-    return centre
 
 
 TASKS = [QuadrupedEscape]
