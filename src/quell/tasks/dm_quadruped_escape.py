@@ -50,7 +50,7 @@ class QuadrupedEscape(Quadruped):
         from_torso = {"objtype": "xbody", "objname": "world", "reftype": "xbody", "refname": "torso"}
         ET.SubElement(sensors, "framepos", from_torso)
         ET.SubElement(sensors, "framepos", {"objtype": "site", "objname": "workspace"})
-        ET.SubElement(mjcf, "size", nuserdata=str(POINTS * POINTS))  # holds what the ray casting needs to know
+        ET.SubElement(mjcf, "size", nuserdata=str((POINTS + 2) ** 2))  # for the terrain's roof
 
     def reset(self, model: Any, data: Any, rng: np.random.Generator) -> None:
         model.hfield_data[:] = bowl(rng).ravel()
@@ -91,12 +91,15 @@ def bowl(rng: np.random.Generator) -> Array:
 
 
 def look(model: Any, data: Any) -> None:
-    """Complete the range finders, which so far measured all but the terrain: it was invisible to them."""
+    """Complete the range finders, which so far measured all but the terrain: it was invisible to them.
+
+    The terrain's underside is left out; it lies below the floor.
+    """
     model.geom_rgba[TERRAIN, 3] = 1
-    heights, ceiling = model.hfield_data.reshape(POINTS, POINTS), data.userdata.reshape(POINTS, POINTS)
+    heights = model.hfield_data.reshape(POINTS, POINTS)
     starts = (data.site_xpos[FINDERS] - CORNER) / UNITS
     rays = data.site_xmat[FINDERS, 2::3] / UNITS  # along each site's z axis
-    ground = cast(heights, ceiling, starts, rays, CELL, REACH)
+    ground = cast(heights, data.userdata, starts, rays, CELL, REACH)
     measured = data.sensordata[RANGES]
     np.copyto(measured, ground, where=(ground >= 0) & ((measured < 0) | (ground < measured)))
 
