@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from originals import Case
 
-from quell.tasks._heightfield import cast, roof
+from quell.tasks._heightfield import cast, roof_over
 from quell.tasks.dm_quadruped_escape import RANGES, bowl
 
 POINTS = 15
@@ -59,7 +59,7 @@ def test_rays_meet_the_ground_where_mujoco_says(rough: tuple[Any, Any, Any], kin
 
     to_cells = np.array([1, 1, TOP])
     from_corner = (starts - np.array([-HALF, -HALF, 0])) / to_cells
-    ours = cast(heights, roof(heights), from_corner, rays / to_cells, step=1.0, reach=40.0)
+    ours = cast(heights, roof_over(heights), from_corner, rays / to_cells, step=1.0, reach=40.0)
     known = np.isfinite(expected)
     np.testing.assert_allclose(ours[known], expected[known], rtol=0, atol=1e-7)
     assert (expected[known] > 0).sum() > 100
@@ -69,9 +69,9 @@ def test_rays_meet_the_ground_where_mujoco_says(rough: tuple[Any, Any, Any], kin
 def test_hits_beyond_the_reach_do_not_count(rough: tuple[Any, Any, Any]) -> None:
     *_, heights = rough
     start, down = np.array([[7.0, 7.0, 5.0]]), np.array([[0.0, 0.0, -1.0]])
-    distance = cast(heights, roof(heights), start, down, 1.0, 10.0)[0]
+    distance = cast(heights, roof_over(heights), start, down, 1.0, 10.0)[0]
     assert distance == pytest.approx(5 - heights[7, 7])
-    assert cast(heights, roof(heights), start, down, 1.0, distance - 0.01)[0] == -1
+    assert cast(heights, roof_over(heights), start, down, 1.0, distance - 0.01)[0] == -1
 
 
 def test_escape_sees_what_the_original_sees() -> None:

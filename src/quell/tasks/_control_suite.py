@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 from quell.errors import MissingExtra
 from quell.tasks.base import MujocoTask
 
-SHARED_FILES = ("./common/materials.xml", "./common/skybox.xml", "./common/visual.xml")
+SKY = "./common/skybox.xml"
+SHARED_FILES = ("./common/materials.xml", SKY, "./common/visual.xml")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,7 @@ class ControlSuiteTask(MujocoTask):
         mjcf = ET.parse(folder / f"{self.domain}.xml").getroot()
         self.adapt(mjcf)
         assets = {name: (folder / name).read_bytes() for name in SHARED_FILES}
+        assets[SKY] = small_sky(assets[SKY])
         model = load_model(ET.tostring(mjcf, encoding="unicode"), assets=assets)
         # Some models ask for the energy at every step; nothing reads it, and it does not touch the dynamics.
         model.opt.enableflags &= ~int(mujoco.mjtEnableBit.mjENBL_ENERGY)
@@ -58,6 +60,15 @@ class ControlSuiteTask(MujocoTask):
         if spec is None or not spec.submodule_search_locations:
             raise MissingExtra("dm", f"task {self.name!r}")
         return Path(spec.submodule_search_locations[0]) / "suite"
+
+
+def small_sky(mjcf: bytes) -> bytes:
+    """A gradient needs few pixels; as shipped, the sky is 12 MiB of every model and most of its loading time."""
+    root = ET.fromstring(mjcf)
+    for texture in root.iter("texture"):
+        texture.set("width", "64")
+        texture.set("height", "64")
+    return ET.tostring(root)
 
 
 def step_in_sync(model: Any, data: Any, count: int) -> None:

@@ -17,7 +17,7 @@ AROUND = np.array([[-1, 0, -1, 0], [-1, -1, 0, 0]])
 AT_ONCE = 6  # places looked at before asking whether the ray has ended already
 
 
-def roof(heights: Array) -> Array:
+def roof_over(heights: Array) -> Array:
     """The highest of each point and its eight neighbours, with a border that no ray is below.
 
     Nothing within one cell of a point reaches above its roof.

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from quell.tasks._control_suite import rise
-from quell.tasks._heightfield import cast, roof
+from quell.tasks._heightfield import cast, roof_over
 from quell.tasks.base import Array, State
 from quell.tasks.dm_quadruped import Quadruped
 
@@ -54,7 +54,7 @@ class QuadrupedEscape(Quadruped):
 
     def reset(self, model: Any, data: Any, rng: np.random.Generator) -> None:
         model.hfield_data[:] = bowl(rng).ravel()
-        data.userdata[:] = roof(model.hfield_data.reshape(POINTS, POINTS)).ravel()
+        data.userdata[:] = roof_over(model.hfield_data.reshape(POINTS, POINTS)).ravel()
         super().reset(model, data, rng)
 
     def forward(self, model: Any, data: Any) -> None:
