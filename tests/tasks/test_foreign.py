@@ -127,18 +127,49 @@ def test_keywords_reach_the_environment():
         tasks.get("gym:Pendulum-v1", gravity=1.0)
 
 
-def test_bipedalwalker_is_like_gymnasiums_on_the_flat_start():
-    """Same model: without torque both stand still in the same pose, and a step costs the same."""
+def test_bipedalwalker_starts_above_flat_ground_with_a_random_push():
     task = tasks.get("bipedalwalker")
     assert (task.obs_size, task.action_size, task.horizon) == (24, 4, 1600)
-    observations, _, lengths, _ = episodes(task, range(4), np.zeros((20, 4, 4), np.float32))
-    joints = observations[:, :, [4, 6, 9, 11]]
-    np.testing.assert_allclose(joints[1], np.broadcast_to(joints[1, 0], joints[1].shape), atol=0.02)
+    observations, _, lengths, _ = episodes(task, range(40), np.zeros((20, 40, 4), np.float32))
     assert (lengths == 20).all()
-    lidar = observations[0, :, 14:]
-    np.testing.assert_allclose(lidar[:, 0], 0.4408, atol=1e-3)  # straight down from the hull's height
+    np.testing.assert_allclose(observations[0, :, 14], 0.4408, atol=1e-3)  # lidar straight down from the hull
     pushed = observations[0, :, 2]
-    assert len(set(pushed.tolist())) == 4  # the seed's first push
+    assert len(set(pushed.tolist())) == 40
+    assert abs(pushed.mean()) < 5 * pushed.std() / np.sqrt(40)
+
+
+def test_bipedalwalker_moves_like_gymnasiums():
+    """From the same first push, on the flat start, before terrain can matter."""
+    pytest.importorskip("pygame", reason="gymnasium's Box2D environments import it")
+    actions = np.random.default_rng(1).uniform(-1, 1, (40, 1, 4)).astype(np.float32)
+    ours, our_rewards, *_ = episodes(tasks.get("bipedalwalker"), [5], actions)
+
+    class Pushed:
+        """The environment's generator, but for the push."""
+
+        def __init__(self, generator, push):
+            self.generator, self.push = generator, push
+
+        def uniform(self, low, high):
+            return self.push if (low, high) == (-5, 5) else self.generator.uniform(low, high)
+
+        def __getattr__(self, name):
+            return getattr(self.generator, name)
+
+    def theirs(push):
+        env = tasks.get("gym:BipedalWalker-v3").make().unwrapped
+        env.reset(seed=0)
+        env.np_random = Pushed(env.np_random, push)
+        first, _ = env.reset()
+        return env, first
+
+    at_rest, unit = theirs(0.0)[1][2], theirs(1.0)[1][2]
+    env, first = theirs(float((ours[0, 0, 2] - at_rest) / (unit - at_rest)))
+    np.testing.assert_allclose(first[:14], ours[0, 0, :14], atol=1e-3)
+    for t, action in enumerate(actions):
+        observation, reward, *_ = env.step(action[0])
+        np.testing.assert_allclose(observation[:14], ours[t + 1, 0, :14], atol=3e-3)
+        assert reward == pytest.approx(our_rewards[t, 0], abs=1e-3)
 
 
 def test_observations_flatten_in_the_order_of_the_space():
@@ -255,6 +286,22 @@ def test_factories_that_workers_cannot_import_are_refused_with_the_fix():
         from_env(user_envs.make_nothing, horizon=5)
     with pytest.raises(UsageError, match="got int"):
         from_env(5, horizon=5)
+
+
+def test_a_factory_that_raises_is_named():
+    with pytest.raises(EnvironmentFailure, match=r"make_toy could not make .*TypeError.*'colour'.*user_envs"):
+        from_env(user_envs.make_toy, colour="red")
+
+
+def test_an_id_without_its_version_is_the_newest():
+    with pytest.warns(UserWarning, match="latest"):
+        assert tasks.get("gym:CartPole").horizon == 500
+
+
+@pytest.mark.parametrize("name", ["gym:CartPole-v1", "envpool:CartPole-v1"])
+def test_the_length_of_an_episode_has_one_name(name):
+    with pytest.raises(UsageError, match="`horizon`"):
+        tasks.get(name, max_episode_steps=10)
 
 
 def test_an_episode_needs_a_length():

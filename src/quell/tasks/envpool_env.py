@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from quell.errors import UsageError, did_you_mean, require
 from quell.tasks.base import Array
-from quell.tasks.foreign import ForeignSimulator, ForeignTask
+from quell.tasks.foreign import ForeignSimulator, ForeignTask, as_pairs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ class EnvPoolSimulator(ForeignSimulator):
 
 def from_id(env_id: str, horizon: int = 0, **kwargs: Any) -> EnvPoolTask:
     """The task `envpool:ID`; other keywords go to EnvPool."""
-    return EnvPoolTask(env_id=env_id, horizon=horizon, kwargs=tuple(sorted(kwargs.items())))
+    return EnvPoolTask(env_id=env_id, horizon=horizon, kwargs=as_pairs(kwargs))
 
 
 def describe(env_id: str, **kwargs: Any) -> tuple[Any, Any, int | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +48,19 @@ class ForeignTask(Task):
     def replay(self, seed: int) -> str:
         """How to start the episode with this seed again, as code."""
         raise NotImplementedError
+
+
+def as_pairs(kwargs: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """Keywords for the environment as a task holds them."""
+    if "max_episode_steps" in kwargs:
+        raise UsageError("the length of an episode is the setting `horizon`, not max_episode_steps")
+    return tuple(sorted(kwargs.items()))
+
+
+def describe(error: Exception) -> str:
+    """What an environment raised, and where: the traceback itself does not leave a worker process."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({place.filename}:{place.lineno} in {place.name})"
 
 
 class ForeignSimulator:
@@ -100,10 +113,7 @@ class ForeignSimulator:
         return self._observations
 
     def _blame(self, member: int, error: Exception) -> EnvironmentFailure:
-        """What an environment raised, with where it happened (the traceback does not leave a worker process)."""
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        what = f"{type(error).__name__}: {error} ({place.filename}:{place.lineno} in {place.name})"
-        return self._failure(member, what)
+        return self._failure(member, describe(error))
 
     def _failure(self, member: int, what: str) -> EnvironmentFailure:
         seed = self._seeds[member]

@@ -18,9 +18,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from quell.errors import MissingExtra, UsageError, did_you_mean
+from quell.errors import EnvironmentFailure, MissingExtra, UsageError, did_you_mean
 from quell.tasks.base import Array
-from quell.tasks.foreign import ForeignSimulator, ForeignTask
+from quell.tasks.foreign import ForeignSimulator, ForeignTask, as_pairs, describe
 
 STEP = "(observation, reward, terminated, truncated, info)"
 
@@ -60,7 +60,13 @@ class GymTask(ForeignTask):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # Box2D's bindings crash if these are errors
             if self.factory:
-                env = load(self.factory, self.path)(**dict(self.kwargs))
+                make = load(self.factory, self.path)
+                try:
+                    env = make(**dict(self.kwargs))
+                except Exception as error:
+                    raise EnvironmentFailure(
+                        f"{self.factory} could not make an environment: {describe(error)}"
+                    ) from error
                 if not isinstance(env, gymnasium.Env):
                     raise UsageError(f"{self.factory} returned {type(env).__name__}, not a gymnasium.Env")
                 return env
@@ -82,7 +88,7 @@ class GymTask(ForeignTask):
         if self.env_id:
             import gymnasium
 
-            return gymnasium.spec(self.env_id).max_episode_steps
+            return gymnasium.spec(env.spec.id).max_episode_steps  # the id may have come without its version
         layer = env
         while layer is not None:
             limit = getattr(layer, "_max_episode_steps", None)  # a TimeLimit wrapper
@@ -144,7 +150,7 @@ def from_id(env_id: str, horizon: int = 0, **kwargs: Any) -> GymTask:
             f"gym:{env_id} would import {env_id.split(':')[0]!r}, and a task name must not run code. "
             f"Write a function that makes the environment and pass it with --trust-import module:function"
         )
-    return GymTask(env_id=env_id, horizon=horizon, kwargs=tuple(sorted(kwargs.items())))
+    return GymTask(env_id=env_id, horizon=horizon, kwargs=as_pairs(kwargs))
 
 
 def from_env(env: Any, *, name: str = "", horizon: int = 0, **kwargs: Any) -> GymTask:
@@ -155,7 +161,7 @@ def from_env(env: Any, *, name: str = "", horizon: int = 0, **kwargs: Any) -> Gy
     """
     import gymnasium
 
-    given = tuple(sorted(kwargs.items()))
+    given = as_pairs(kwargs)
     if isinstance(env, gymnasium.Env):
         if env.spec is None or kwargs:
             raise UsageError("pass a function that makes the environment: worker processes need their own copies")
@@ -190,7 +196,7 @@ def trusted(module_factory: str, *, horizon: int = 0, **kwargs: Any) -> GymTask:
     module, _, function = module_factory.partition(":")
     if not module or not function:
         raise UsageError(f"--trust-import takes module:function, got {module_factory!r}")
-    given = tuple(sorted(kwargs.items()))
+    given = as_pairs(kwargs)
     return GymTask(factory=module_factory, path=os.getcwd(), horizon=horizon, kwargs=given)
 
 
