@@ -26,6 +26,9 @@ class Simulator(Protocol):
 
         Rows of inactive members are undefined. Truncation at the horizon is the caller's business.
         The returned arrays may be reused by the next call.
+
+        A simulator of somebody else's environments also has `truncated` [k] after each step: members whose
+        environment ended the episode on its own, without a terminal state. They need no further steps.
         """
 
 
