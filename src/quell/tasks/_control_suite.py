@@ -44,15 +44,6 @@ class ControlSuiteTask(MujocoTask):
     def adapt(self, mjcf: ET.Element) -> None:
         """Edit the domain's model for this task, in place."""
 
-    def forward(self, model: Any, data: Any) -> None:
-        """As the suite does after a reset: actuators are off until there is a first action."""
-        import mujoco
-
-        flags = model.opt.disableflags
-        model.opt.disableflags = flags | int(mujoco.mjtDisableBit.mjDSBL_ACTUATION)
-        mujoco.mj_forward(model, data)
-        model.opt.disableflags = flags
-
     def _folder(self) -> Path:
         from importlib.util import find_spec
 

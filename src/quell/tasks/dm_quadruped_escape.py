@@ -50,11 +50,12 @@ class QuadrupedEscape(Quadruped):
         from_torso = {"objtype": "xbody", "objname": "world", "reftype": "xbody", "refname": "torso"}
         ET.SubElement(sensors, "framepos", from_torso)
         ET.SubElement(sensors, "framepos", {"objtype": "site", "objname": "workspace"})
-        ET.SubElement(mjcf, "size", nuserdata=str((POINTS + 2) ** 2))  # for the terrain's roof
+        # Room for the terrain's roof; not in MjData, which MuJoCo clears when it restarts an unstable simulation.
+        ET.SubElement(ET.SubElement(mjcf, "custom"), "numeric", name="roof", size=str((POINTS + 2) ** 2))
 
     def reset(self, model: Any, data: Any, rng: np.random.Generator) -> None:
         model.hfield_data[:] = bowl(rng).ravel()
-        data.userdata[:] = roof_over(model.hfield_data.reshape(POINTS, POINTS)).ravel()
+        model.numeric_data[:] = roof_over(model.hfield_data.reshape(POINTS, POINTS)).ravel()
         super().reset(model, data, rng)
 
     def forward(self, model: Any, data: Any) -> None:
@@ -99,7 +100,7 @@ def look(model: Any, data: Any) -> None:
     heights = model.hfield_data.reshape(POINTS, POINTS)
     starts = (data.site_xpos[FINDERS] - CORNER) / UNITS
     rays = data.site_xmat[FINDERS, 2::3] / UNITS  # along each site's z axis
-    ground = cast(heights, data.userdata, starts, rays, CELL, REACH)
+    ground = cast(heights, model.numeric_data, starts, rays, CELL, REACH)
     measured = data.sensordata[RANGES]
     np.copyto(measured, ground, where=(ground >= 0) & ((measured < 0) | (ground < measured)))
 
