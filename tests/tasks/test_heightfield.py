@@ -10,7 +10,7 @@ import pytest
 from originals import Case
 
 from quell.tasks._heightfield import cast, roof_over
-from quell.tasks.dm_quadruped_escape import RANGES, bowl
+from quell.tasks.dm_quadruped_escape import RANGES, bowl, terrain
 
 POINTS = 15
 HALF, TOP = 7.0, 3.0  # metres; points are one metre apart
@@ -82,7 +82,7 @@ def test_escape_sees_what_the_original_sees() -> None:
     rng = np.random.default_rng(3)
     simulator.reset([rng])
     model, data = simulator.models[0], simulator.data[0]
-    original.model.hfield_data[:] = model.hfield_data
+    original.model.hfield_data[:] = terrain(model)[0].ravel()
     seen = []
     for _ in range(150):
         qpos = data.qpos.copy()

@@ -13,6 +13,7 @@ from originals import CASES, Case, every_case
 from quell import tasks
 from quell.errors import MissingExtra, UsageError
 from quell.tasks import MujocoTask
+from quell.tasks.dm_quadruped_escape import terrain
 
 STEPS = 25
 
@@ -85,11 +86,11 @@ def test_missing_control_suite_names_the_extra(monkeypatch: pytest.MonkeyPatch) 
 def test_escape_members_have_their_own_terrain() -> None:
     simulator: Any = tasks.get("dm-quadruped-escape").simulator(2)
     simulator.reset([np.random.default_rng(seed) for seed in range(2)])
-    first, second = (model.hfield_data.copy() for model in simulator.models)
+    first, second = (terrain(model)[0].copy() for model in simulator.models)
     assert np.abs(first - second).max() > 0.1
     simulator.reset([np.random.default_rng(seed) for seed in (1, 0)])
-    np.testing.assert_array_equal(simulator.models[0].hfield_data, second)
-    np.testing.assert_array_equal(simulator.models[1].hfield_data, first)
+    np.testing.assert_array_equal(terrain(simulator.models[0])[0], second)
+    np.testing.assert_array_equal(terrain(simulator.models[1])[0], first)
 
 
 def _actions(task: MujocoTask, members: int) -> Any:

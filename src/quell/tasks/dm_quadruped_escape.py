@@ -50,12 +50,15 @@ class QuadrupedEscape(Quadruped):
         from_torso = {"objtype": "xbody", "objname": "world", "reftype": "xbody", "refname": "torso"}
         ET.SubElement(sensors, "framepos", from_torso)
         ET.SubElement(sensors, "framepos", {"objtype": "site", "objname": "workspace"})
-        # Room for the terrain's roof; not in MjData, which MuJoCo clears when it restarts an unstable simulation.
-        ET.SubElement(ET.SubElement(mjcf, "custom"), "numeric", name="roof", size=str((POINTS + 2) ** 2))
+        # Room for the terrain's roof, behind the terrain itself. MjData has room too, but MuJoCo clears that when
+        # it restarts an unstable simulation.
+        points = str(POINTS + 2)
+        ET.SubElement(ET.SubElement(mjcf, "asset"), "hfield", name="roof", nrow=points, ncol=points, size="1 1 1 1")
 
     def reset(self, model: Any, data: Any, rng: np.random.Generator) -> None:
-        model.hfield_data[:] = bowl(rng).ravel()
-        model.numeric_data[:] = roof_over(model.hfield_data.reshape(POINTS, POINTS)).ravel()
+        heights, roof = terrain(model)
+        heights[:] = bowl(rng)
+        roof[:] = roof_over(heights)
         super().reset(model, data, rng)
 
     def forward(self, model: Any, data: Any) -> None:
@@ -91,16 +94,22 @@ def bowl(rng: np.random.Generator) -> Array:
     return np.asarray((0.5 - np.cos(2 * np.pi * radius) / 2) * bumps)
 
 
+def terrain(model: Any) -> tuple[Array, Array]:
+    """Views of the terrain's heights and of its roof."""
+    flat, end = model.hfield_data, POINTS * POINTS
+    return flat[:end].reshape(POINTS, POINTS), flat[end:].reshape(POINTS + 2, POINTS + 2)
+
+
 def look(model: Any, data: Any) -> None:
     """Complete the range finders, which so far measured all but the terrain: it was invisible to them.
 
     The terrain's underside is left out; it lies below the floor.
     """
     model.geom_rgba[TERRAIN, 3] = 1
-    heights = model.hfield_data.reshape(POINTS, POINTS)
+    heights, roof = terrain(model)
     starts = (data.site_xpos[FINDERS] - CORNER) / UNITS
     rays = data.site_xmat[FINDERS, 2::3] / UNITS  # along each site's z axis
-    ground = cast(heights, model.numeric_data, starts, rays, CELL, REACH)
+    ground = cast(heights, roof, starts, rays, CELL, REACH)
     measured = data.sensordata[RANGES]
     np.copyto(measured, ground, where=(ground >= 0) & ((measured < 0) | (ground < measured)))
 
