@@ -149,3 +149,15 @@ def test_an_unreturned_ball_is_served_anew_after_150_steps():
     assert observation[0, 12] == 0
     np.testing.assert_array_equal(state["target"], [[-0.5, -0.5]])
     assert state["velocity"][0, 4] == -2.5
+
+
+def test_passing_the_opponent_scores_only_after_a_return():
+    state = first_state(np.tile(np.array([-2.0, 0, 0, 0.5, 0.5]), (4, 3, 1)))
+    state["position"][:, 4] = [1.7, 1.7, -1.7, 1.6]
+    state["velocity"][:, 4] = [2, 2, -2, 2]
+    state["heading"] = np.array([1.0, 1, -1, 1])
+    state["bounces"] = np.array([0, 1, 0, 1])
+    following, reward = referee(np, state)
+    np.testing.assert_array_equal(reward, [0, 1, -1, 0])
+    np.testing.assert_array_equal(following["position"][:, 4], [0, 0, 0, 1.6])
+    np.testing.assert_array_equal(following["served"], [2, 2, 2, 1])
