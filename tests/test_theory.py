@@ -62,9 +62,7 @@ def measured() -> dict[tuple[int, int, float], Simulated]:
 
 
 @pytest.mark.parametrize(("d", "n", "rho"), GRID)
-def test_simulation_agrees(
-    measured: dict[tuple[int, int, float], Simulated], d: int, n: int, rho: float
-) -> None:
+def test_simulation_agrees(measured: dict[tuple[int, int, float], Simulated], d: int, n: int, rho: float) -> None:
     simulated, exact = measured[d, n, rho], theory.exact(d, n, rho)
     for name in VARIANCES:
         estimate, truth = getattr(simulated, name), getattr(exact, name)
@@ -78,17 +76,13 @@ def test_simulation_agrees(
 
 def test_z_scores_look_standard_normal(measured: dict[tuple[int, int, float], Simulated]) -> None:
     """Errors that were too large would pass every check above; their spread gives them away."""
-    z = [measured[p].es.z(theory.exact(*p).es) for p in GRID] + [
-        measured[p].re.z(theory.exact(*p).re) for p in GRID
-    ]
+    z = [measured[p].es.z(theory.exact(*p).es) for p in GRID] + [measured[p].re.z(theory.exact(*p).re) for p in GRID]
     assert 0.75 < np.std(z) < 1.25
     assert abs(np.mean(z)) < 4 / np.sqrt(len(z))
 
 
 @pytest.mark.parametrize("factor", [0.95, 1.05])
-def test_five_percent_mistakes_are_caught(
-    measured: dict[tuple[int, int, float], Simulated], factor: float
-) -> None:
+def test_five_percent_mistakes_are_caught(measured: dict[tuple[int, int, float], Simulated], factor: float) -> None:
     caught = [
         abs(getattr(measured[p], name).z(factor * getattr(theory.exact(*p), name))) > LIMIT
         for p in GRID

@@ -17,6 +17,7 @@ from quell.types import Episodes
 
 Array = NDArray[Any]
 GROUP_BYTES = 64 << 20  # parameters of the members that step together; more would only strain the caches
+GROUP_MEMBERS = 128  # beyond this, batching gains nothing and simulators cost memory
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Setting:
     @property
     def group(self) -> int:
         """How many members may step together."""
-        return max(1, GROUP_BYTES // (4 * self.policy.dim))
+        return max(1, min(GROUP_MEMBERS, GROUP_BYTES // (4 * self.policy.dim)))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,58 @@
+"""Shared by all tests: strict numerics, and small pieces to build batches from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from quell.keys import Purpose, generator
+from quell.perturb import Directions
+from quell.policy import Policy
+from quell.rollout.simulate import LocalSimulator, Results, Setting
+from quell.tasks.base import Task
+from quell.types import Batch, Episodes, Rollouts, Trajectories
+
+
+@pytest.fixture(autouse=True, scope="session")
+def strict_jax() -> None:
+    import jax
+
+    jax.config.update("jax_numpy_rank_promotion", "allow")
+    jax.config.update("jax_debug_key_reuse", True)
+
+
+class Collector:
+    """Runs iterations of one setting in this process and hands back batches."""
+
+    def __init__(self, task: Task, policy: Policy, *, pairs: int, seed: int = 0, kind: str = "gaussian") -> None:
+        self.task, self.policy, self.pairs = task, policy, pairs
+        self.directions = Directions(kind, seed, pairs, policy.dim)  # type: ignore[arg-type]
+        self.simulator = LocalSimulator(Setting(task, policy, self.directions))
+
+    def theta(self) -> NDArray[Any]:
+        return self.policy.init(generator(self.directions.seed, Purpose.INIT))
+
+    def rollout(
+        self, theta: NDArray[Any], episodes: Episodes, chunks: Sequence[Sequence[int]] | None = None
+    ) -> Rollouts:
+        n, t, o = len(episodes.members), self.task.horizon, self.policy.obs_size
+        results = Results(
+            obs=np.full((n, t, o), np.nan, np.float32),
+            actions=np.full((n, t, self.policy.recorded_size), np.nan, np.float32),
+            rewards=np.full((n, t), np.nan),
+            steps=np.zeros(n, np.int64),
+            terminated=np.zeros(n, bool),
+            obs_sums=np.zeros((n, 2, o)),
+        )
+        for chunk in chunks or [range(n)]:
+            self.simulator.run(theta, episodes, chunk, None, results)
+        trajectories = Trajectories(results.obs, results.actions) if episodes.record else None
+        return Rollouts(results.rewards, results.steps, results.terminated, trajectories, results.obs_sums)
+
+    def batch(self, theta: NDArray[Any], sigma: float, iteration: int = 0, *, shared_reset: bool = True) -> Batch:
+        episodes = Episodes.of_pairs(iteration, self.pairs, sigma, record=True, shared_reset=shared_reset)
+        return Batch(theta, sigma, iteration, self.directions, self.rollout(theta, episodes))
