@@ -1,4 +1,4 @@
-"""Shared by all tests: strict numerics, and small pieces to build batches from."""
+"""Shared by the tests: batches of episodes made in this process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
 from quell.keys import Purpose, generator
@@ -15,14 +14,6 @@ from quell.policy import Policy
 from quell.rollout.simulate import LocalSimulator, Results, Setting
 from quell.tasks.base import Task
 from quell.types import Batch, Episodes, Rollouts, Trajectories
-
-
-@pytest.fixture(autouse=True, scope="session")
-def strict_jax() -> None:
-    import jax
-
-    jax.config.update("jax_numpy_rank_promotion", "allow")
-    jax.config.update("jax_debug_key_reuse", True)
 
 
 class Collector:

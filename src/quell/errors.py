@@ -43,6 +43,10 @@ class MissingExtra(UsageError):
 
     def __init__(self, extra: str, what: str) -> None:
         super().__init__(f"{what} needs the optional dependency group {extra!r}: pip install 'quell[{extra}]'")
+        self.extra, self.what = extra, what
+
+    def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str]]:
+        return MissingExtra, (self.extra, self.what)  # so that it crosses from a worker process
 
 
 def require(extra: str, what: str) -> None:

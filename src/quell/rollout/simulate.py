@@ -123,11 +123,14 @@ def _run_group(
             action = act(_as_seen(obs, normaliser), noise[t])
             obs, rewards[t], ended = simulator.step(action, active)
             actions[t] = action
-            if setting.task.can_terminate and ended.any():
-                ending = ended & active
-                steps[ending] = t + 1
-                terminated |= ending
-                active &= ~ended
+            if not setting.task.can_terminate:
+                continue
+            cut = getattr(simulator, "truncated", None)  # some environments end an episode without terminating it
+            over = ended if cut is None else ended | cut
+            if over.any():
+                steps[over & active] = t + 1
+                terminated |= ended & active
+                active &= ~over
                 if not active.any():
                     break
     _store(results, group, t + 1, raw, actions, rewards, steps, terminated, normaliser, episodes.record)
