@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from quell.api import Result, TrainedPolicy, evaluate, load, resume, train
     from quell.errors import QuellError, UsageError
-    from quell.estimate import Estimate, Estimator, estimate
+    from quell.estimate import Estimate, Estimator
     from quell.estimate.control_variate import ControlVariate
     from quell.estimate.policy_gradient import PolicyGradient
     from quell.estimate.score import Score
@@ -29,7 +29,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "quell.api": ("Result", "TrainedPolicy", "evaluate", "load", "resume", "train"),
     "quell.errors": ("QuellError", "UsageError"),
-    "quell.estimate": ("Estimate", "Estimator", "estimate"),
+    "quell.estimate": ("Estimate", "Estimator"),
     "quell.estimate.control_variate": ("ControlVariate",),
     "quell.estimate.policy_gradient": ("PolicyGradient",),
     "quell.estimate.score": ("Score",),
@@ -57,7 +57,6 @@ __all__ = [
     "TrainedPolicy",
     "Trajectories",
     "UsageError",
-    "estimate",
     "evaluate",
     "load",
     "resume",

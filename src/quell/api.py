@@ -147,7 +147,7 @@ def resume(
 
 
 def _go(config: Config, run: Run, workers: int, progress: bool, *, resume: bool, task: Task | None) -> Result:
-    from quell.train import run_training
+    from quell.trainer import run_training
 
     display = Display(f"{config.task} {config.method}", config.steps) if progress else Progress()
     with display:

@@ -119,7 +119,8 @@ def _start_worker(arrays: SharedArrays, setting: Setting) -> tuple[subprocess.Po
         process = subprocess.Popen(
             [sys.executable, "-m", "quell.rollout.worker", str(theirs.fileno()), str(arrays.fd)],
             pass_fds=(theirs.fileno(), arrays.fd),
-            env={**os.environ, **ONE_THREAD},  # two BLAS thread pools on two cores fight
+            # One BLAS thread each, or they fight over the cores; and modules found here are found there.
+            env={**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             stdin=subprocess.DEVNULL,
             start_new_session=True,  # a Ctrl-C at the terminal goes to the trainer alone
         )

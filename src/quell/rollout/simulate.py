@@ -160,6 +160,8 @@ def _store(
         seen = raw[:end, j]
         results.steps[row], results.terminated[row] = end, terminated[j]
         results.rewards[row, :end], results.rewards[row, end:] = rewards[:end, j], 0.0
+        if not np.isfinite(actions[:end, j]).all():
+            results.rewards[row, :end] = np.nan  # an engine may turn such an action into 0; its return means nothing
         with np.errstate(all="ignore"):
             results.obs_sums[row] = seen.sum(axis=0), np.square(seen).sum(axis=0)
             if record:

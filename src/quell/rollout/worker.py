@@ -12,6 +12,7 @@ import sys
 import traceback
 from multiprocessing.connection import Connection
 
+import mujoco
 import numpy as np
 
 from quell.rollout.memory import SharedArrays
@@ -21,6 +22,8 @@ from quell.types import Episodes
 
 def main(pipe: int, memory: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the engine's to handle
+    # Unstable physics is data here; by default MuJoCo would write a log file into the working directory.
+    mujoco.set_mju_user_warning(lambda message: None)
     connection = Connection(pipe)
     try:
         setting, layout = connection.recv()
