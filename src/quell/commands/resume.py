@@ -12,6 +12,7 @@ from quell.config import Config, changed, flatten
 from quell.errors import UsageError
 from quell.runs import Run
 
+PROG = "quell resume RUN"
 DESCRIPTION = """Continue RUN bit for bit as if it had never stopped. --steps extends it. Settings that would change its
 course need --fork, which continues in a new folder. The defaults below are the run's own."""
 
@@ -26,11 +27,13 @@ class Arguments:
 
 
 def main(arguments: list[str]) -> int:
-    if not arguments or arguments[0].startswith("-"):
+    if not arguments or (arguments[0].startswith("-") and not {"-h", "--help"} & set(arguments)):
         raise UsageError("which run? `quell resume RUN [options]`")
+    if arguments[0] in ("-h", "--help"):
+        tyro.cli(Arguments, args=["--help"], default=Arguments(Config("TASK")), prog=PROG, description=DESCRIPTION)
     run = Run.open(Path(arguments[0]))
     default = Arguments(run.config)
-    parsed = tyro.cli(Arguments, args=arguments[1:], default=default, prog="quell resume RUN", description=DESCRIPTION)
+    parsed = tyro.cli(Arguments, args=arguments[1:], default=default, prog=PROG, description=DESCRIPTION)
     wanted = parsed.config.validate()
     settings = {name: flatten(wanted)[name] for name in changed(run.config, wanted)}
 
