@@ -1,0 +1,43 @@
+# Two commands do everything on a fresh machine: `make run` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+
+.PHONY: run test test-all lint check format clean
+
+run: .venv/core  ## train the control variate against plain ES, show the comparison
+	$(BIN)/python examples/compare.py
+
+test: .venv/dev  ## the tests, without the slow ones
+	$(BIN)/pytest
+
+test-all: .venv/dev  ## all tests, the slow ones too
+	$(BIN)/pytest -m "slow or not slow"
+
+lint: .venv/dev  ## format, lint, types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+check: lint test  ## what CI asks for
+
+format: .venv/dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "quell needs Python 3.11 or newer; say which: make PYTHON=python3.11"; exit 1; }
+	$(PYTHON) -m venv .venv
+
+.venv/core: .venv/bin/python pyproject.toml constraints.txt
+	@echo "installing quell (about a minute) ..."
+	$(INSTALL) '.[plot]'
+	@touch $@
+
+.venv/dev: .venv/bin/python pyproject.toml constraints.txt
+	@echo "installing quell with everything the tests need (two minutes or so) ..."
+	$(INSTALL) '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache

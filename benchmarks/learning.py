@@ -1,0 +1,161 @@
+"""Learning curves of chosen tasks, methods and presets over seeds, several runs at a time.
+
+    python benchmarks/learning.py --tasks halfcheetah swimmer --methods es cv --presets paper tuned --seeds 3
+
+Every finished run leaves one small file in results/learning/ (config, versions, curve); a run whose file exists is not
+repeated, so the command can be stopped and started again. At the end the table and the figures are made from all files.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import tempfile
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+
+import quell
+from quell.config import to_dict
+from quell.plot import COLOURS
+from quell.runs import versions
+
+FOLDER = Path(__file__).parent.parent / "results" / "learning"
+KEPT = ("iteration", "steps", "return/mean", "eval/return", "eval/mean_action", "variance/es", "variance/method")
+
+
+@dataclass
+class Arguments:
+    """Train every combination and summarise what is in results/learning/."""
+
+    tasks: tuple[str, ...] = ("halfcheetah", "swimmer")
+    methods: tuple[str, ...] = ("es", "cv")
+    presets: tuple[str, ...] = ("paper", "tuned")
+    seeds: int = 3
+    steps: int = 1_000_000
+    jobs: int = 2
+    """Runs at a time, one worker each."""
+
+
+def one(task: str, method: str, preset: str, seed: int, steps: int) -> Path:
+    """One run, as a small file."""
+    path = FOLDER / f"{task}-{preset}-{method}-{steps}-{seed}.json"
+    if path.exists():
+        return path
+    with tempfile.TemporaryDirectory() as folder:
+        result = quell.train(
+            task,
+            method=method,
+            preset=preset,  # type: ignore[arg-type]
+            seed=seed,
+            steps=steps,
+            workers=1,
+            out=folder,
+            progress=False,
+        )
+        final = {
+            name: quell.evaluate(result, episodes=50, mean_action=mean_action, workers=1).returns
+            for name, mean_action in (("sampled", False), ("mean_action", True))
+        }
+    facts = {
+        "config": to_dict(result.config),
+        "versions": versions(),
+        "seconds": result.last("seconds"),
+        "final": {name: [round(float(r), 3) for r in returns] for name, returns in final.items()},
+        "history": {name: [_short(row.get(name)) for row in result.history] for name in KEPT},
+    }
+    path.write_text(json.dumps(facts))
+    return path
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.6g}")
+
+
+def summary() -> str:
+    """The table, from every file."""
+    groups: dict[tuple[str, str, str, int], list[dict[str, Any]]] = {}
+    for path in sorted(FOLDER.glob("*.json")):
+        facts = json.loads(path.read_text())
+        config = facts["config"]
+        groups.setdefault((config["task"], config["preset"], config["method"], config["steps"]), []).append(facts)
+    lines = [
+        "| task | preset | method | steps | seeds | return, sampled actions | return, mean action | gradient variance, ES = 1 |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for (task, preset, method, steps), runs in groups.items():
+        sampled = [np.mean(run["final"]["sampled"]) for run in runs]
+        mean_action = [np.mean(run["final"]["mean_action"]) for run in runs]
+        ratios = [_ratio(run["history"]) for run in runs]
+        ratio = f"{np.mean(ratios):.3f}" if not np.isnan(ratios).any() else ""
+        lines.append(
+            f"| {task} | {preset} | {method} | {steps:.0e} | {len(runs)} | {_mean_std(sampled)} | {_mean_std(mean_action)} "
+            f"| {ratio} |"
+        )
+    _figure(groups)
+    return "\n".join(lines) + "\n"
+
+
+def _ratio(history: dict[str, list[float | None]]) -> float:
+    own, plain = (np.array(history[name], float) for name in ("variance/method", "variance/es"))
+    return float(np.nansum(own) / np.nansum(plain)) if np.nansum(plain) > 0 else float("nan")
+
+
+def _mean_std(values: list[Any]) -> str:
+    return f"{np.mean(values):.1f} ± {np.std(values, ddof=1) if len(values) > 1 else 0:.1f}"
+
+
+def _figure(groups: dict[tuple[str, str, str, int], list[dict[str, Any]]]) -> None:
+    """One panel per task and preset: return while training, mean and standard deviation over seeds."""
+    from matplotlib.figure import Figure
+
+    panels = sorted({key[:2] for key in groups})
+    figure = Figure(figsize=(4.4 * len(panels), 3.2), layout="constrained")
+    for axes, panel in zip(np.ravel(figure.subplots(1, len(panels), squeeze=False)), panels, strict=True):
+        chosen = [(key[2], runs) for key, runs in groups.items() if key[:2] == panel]
+        for (method, runs), colour in zip(chosen, COLOURS, strict=False):
+            length = min(len(run["history"]["steps"]) for run in runs)
+            steps = np.mean([run["history"]["steps"][:length] for run in runs], axis=0)
+            returns = np.array([run["history"]["return/mean"][:length] for run in runs])
+            mean, std = returns.mean(axis=0), returns.std(axis=0)
+            axes.plot(steps, mean, color=colour, label=method)
+            axes.fill_between(steps, mean - std, mean + std, color=colour, alpha=0.2, linewidth=0)
+        axes.set(title=f"{panel[0]}, preset {panel[1]}", xlabel="environment steps", ylabel="return while training")
+        axes.legend(frameon=False)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.25)
+    figure.savefig(FOLDER / "curves.png", dpi=110)
+
+
+def main(arguments: Arguments) -> None:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    combinations = list(
+        itertools.product(range(arguments.seeds), arguments.tasks, arguments.presets, arguments.methods)
+    )
+    with ProcessPoolExecutor(arguments.jobs) as pool:
+        futures = {
+            pool.submit(one, task, method, preset, seed, arguments.steps): (task, preset, method, seed)
+            for seed, task, preset, method in combinations
+        }
+        failed = 0
+        for done, future in enumerate(as_completed(futures), 1):
+            label = " ".join(map(str, futures[future]))
+            try:
+                future.result()
+                print(f"{done}/{len(futures)} {label}", flush=True)
+            except quell.QuellError as error:
+                failed += 1
+                print(f"{done}/{len(futures)} {label} FAILED: {error}", flush=True)
+    table = summary()
+    (FOLDER / "table.md").write_text(table)
+    print(table)
+    sys.exit(failed > 0)
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Arguments))

@@ -1,0 +1,13 @@
+"""Train a policy in one call and use it. About twenty seconds."""
+
+import numpy as np
+
+import quell
+
+result = quell.train("swimmer", method="cv", steps=100_000)
+print("return with sampled actions:", round(result.last("eval/return"), 1))
+print("action in the upright pose: ", result.policy(np.zeros(8)))
+
+episodes = quell.evaluate(result, episodes=20, mean_action=True)
+print("20 fresh episodes, mean action:", round(float(episodes.returns.mean()), 1))
+print("load it again with: quell.load(", repr(str(result.path)), ")")
