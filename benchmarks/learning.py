@@ -85,7 +85,7 @@ def summary() -> str:
         config = facts["config"]
         groups.setdefault((config["task"], config["preset"], config["method"], config["steps"]), []).append(facts)
     lines = [
-        "| task | preset | method | steps | seeds | return, sampled actions | return, mean action | gradient variance, ES = 1 |",
+        "| task | preset | method | steps | seeds | return, actions sampled | return, mean action | variance, ES = 1 |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for (task, preset, method, steps), runs in groups.items():
@@ -94,8 +94,8 @@ def summary() -> str:
         ratios = [_ratio(run["history"]) for run in runs]
         ratio = f"{np.mean(ratios):.3f}" if not np.isnan(ratios).any() else ""
         lines.append(
-            f"| {task} | {preset} | {method} | {steps:.0e} | {len(runs)} | {_mean_std(sampled)} | {_mean_std(mean_action)} "
-            f"| {ratio} |"
+            f"| {task} | {preset} | {method} | {steps:.0e} | {len(runs)} "
+            f"| {_mean_std(sampled)} | {_mean_std(mean_action)} | {ratio} |"
         )
     _figure(groups)
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""An estimator of one's own: ES that listens only to the better half of the pairs (Mania et al., 2018, "top directions").
+"""An estimator of one's own: ES that listens to the better half of the pairs only ("top directions", Mania et al. 2018).
 
 An estimator is additive contributions of pairs, then one combine; see quell.estimate.Estimator. About ten seconds.
 """

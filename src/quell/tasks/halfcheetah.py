@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,6 +20,12 @@ class HalfCheetah(GymnasiumTask):
     frame_skip: ClassVar[int] = 5
     reset_noise: ClassVar[float] = 0.1
     normal_velocities: ClassVar[bool] = True
+    tuned: ClassVar[Mapping[str, Any]] = {
+        "policy.activation": "tanh",
+        "policy.init_std": 0.14,
+        "normalise_obs": True,
+        "cv.gamma": 0.99,
+    }
 
     def observe(self, xp: Any, state: State) -> Any:
         return xp.concatenate([state["qpos"][:, 1:], state["qvel"]], axis=1)

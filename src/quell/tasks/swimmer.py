@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,6 +19,7 @@ class Swimmer(GymnasiumTask):
     asset: ClassVar[str] = "swimmer.xml"
     frame_skip: ClassVar[int] = 4
     reset_noise: ClassVar[float] = 0.1
+    tuned: ClassVar[Mapping[str, Any]] = {"policy.activation": "tanh", "policy.init_std": 0.37}
 
     def observe(self, xp: Any, state: State) -> Any:
         return xp.concatenate([state["qpos"][:, 2:], state["qvel"]], axis=1)
