@@ -14,11 +14,14 @@ from conftest import Collector
 from linear_gaussian import LinearGaussian
 
 from quell.adapt import EsGamma, FixedEta, FixedGamma, MomentsEta, SgdEta
+from quell.choose import Chooser
 from quell.estimate import estimate, total_variance
+from quell.estimate.auto import AutoControlVariate
 from quell.estimate.control_variate import ControlVariate
 from quell.estimate.policy_gradient import PolicyGradient, padded_length
 from quell.estimate.score import Score, shaped_fitness
 from quell.estimate.surrogate import Surrogate
+from quell.estimate.value import ValueFunction
 from quell.policy import Policy
 from quell.reduce import LEAVES, blocks, tree_sum
 from quell.scores import log_prob
@@ -44,6 +47,10 @@ def estimators() -> list[object]:
         ControlVariate(POLICY, FixedEta(6, -0.5), FixedGamma(0.9)),
         ControlVariate(POLICY, SgdEta(6), EsGamma(0)),
         ControlVariate(POLICY, MomentsEta(6, (slice(0, 4), slice(4, 6))), FixedGamma(1.0), "ranks", "leave-one-out"),
+        ControlVariate(POLICY, FixedEta(6, -0.5), FixedGamma(1.0), "normalise", ValueFunction("linear", 1)),
+        AutoControlVariate(
+            POLICY, Chooser(6, (slice(0, 6),), 3, ((0,), (0, 1, 2))), (1.0, 0.9), (ValueFunction("network", 1),)
+        ),
         PolicyGradient(POLICY),
         Surrogate(POLICY, "ppo", normalise_advantages=True),
         Surrogate(POLICY, "trpo"),

@@ -39,12 +39,13 @@ class PolicyConfig:
 class CvConfig:
     """The control variate."""
 
-    eta: Literal["sgd", "moments", "fixed"] = "sgd"
-    """How eta is learned: sgd (the paper), moments (closed form from past batches) or fixed."""
+    eta: Literal["sgd", "moments", "auto", "fixed"] = "sgd"
+    """How eta is learned: sgd (the paper), moments (closed form from past batches), auto (several control variates at
+    once, chosen per layer by the variance each would have had so far, plain ES among them) or fixed."""
     eta_rate: float = 1e-4
     """sgd: step size, one of 1e-3, 1e-4, 1e-5 in the paper."""
     eta_decay: float = 0.95
-    """moments: how much of the running moments survives an iteration."""
+    """moments and auto: how much of the running moments (and of a value function's data) survives an iteration."""
     eta_shrinkage: float = 20.0
     """moments: pseudo-pairs that pull a coordinate's eta towards its layer's."""
     eta_per: Literal["coordinate", "layer", "scalar"] = "coordinate"
@@ -57,8 +58,13 @@ class CvConfig:
     """Adapt gamma by ES on the squared norm of the estimate (the paper)."""
     gamma_rate: float = 1e-4
     """Step size for gamma, one of 1e-4, 1e-5, 1e-6 in the paper."""
-    baseline: Literal["none", "leave-one-out"] = "none"
-    """Baseline of the reward-to-go: none, or the mean over the other members at the same step."""
+    baseline: Literal["none", "leave-one-out", "linear", "network"] = "none"
+    """Baseline of the reward-to-go: none, the mean over the other members at the same step, or a value function of
+    state and time fitted on past batches (linear in features, or a network with a random first layer)."""
+    discounts: tuple[float, ...] = (1.0, 0.99)
+    """auto: the discounts of its control variates; the first is the one value functions are fitted for."""
+    values: tuple[Literal["linear", "network"], ...] = ("network",)
+    """auto: value functions that may replace the mean over the other members as baseline."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +110,8 @@ class Config:
     """What is done to the returns of a batch: (J - mean)/std, centred ranks, or nothing."""
     shared_reset: bool = False
     """Whether the two members of a pair meet the same reset and process noise."""
+    shared_noise: bool = False
+    """Whether the two members of a pair act with the same noise (common random numbers)."""
     normalise_obs: bool = False
     """Normalise observations by running statistics of past batches (+S)."""
     optimizer: Literal["adam", "sgd", "momentum", "rmsprop", "sign"] = "adam"
@@ -143,13 +151,21 @@ class Config:
                 raise UsageError(f"{name} must be at most 1, got {_lookup(self, name)}")
         if not 0 <= self.cv.eta_decay <= 1:
             raise UsageError(f"cv.eta_decay must lie between 0 and 1, got {self.cv.eta_decay}")
-        if self.cv.learn_gamma and self.method == "cv" and not 0.5 <= self.cv.gamma < 1:
+        _check_auto(self.cv)
+        if self.cv.learn_gamma and self.cv.eta != "auto" and self.method == "cv" and not 0.5 <= self.cv.gamma < 1:
             raise UsageError(
                 f"cv.gamma must lie in [0.5, 1) to be learned, got {self.cv.gamma}; add --cv.no-learn-gamma to fix it"
             )
         if any(size < 1 for size in self.policy.hidden):
             raise UsageError(f"policy.hidden needs positive sizes, got {self.policy.hidden}")
         return self
+
+
+def _check_auto(cv: CvConfig) -> None:
+    if not cv.discounts or len(set(cv.discounts)) < len(cv.discounts) or not all(0 < g <= 1 for g in cv.discounts):
+        raise UsageError(f"cv.discounts needs different numbers in (0, 1], got {cv.discounts}")
+    if not set(cv.values) <= {"linear", "network"} or len(set(cv.values)) < len(cv.values):
+        raise UsageError(f"cv.values takes linear and network, each at most once, got {cv.values}")
 
 
 _BOUNDS: list[tuple[str, float, bool]] = [

@@ -22,6 +22,7 @@ class Purpose(IntEnum):
     EVAL_ENVIRONMENT = 4
     EVAL_ACTION = 5
     DISCOUNT = 6  # the gamma learner's perturbations
+    FEATURES = 7  # a value function's random first layer
 
 
 def generator(seed: int, purpose: Purpose, *address: int) -> np.random.Generator:

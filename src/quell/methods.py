@@ -156,9 +156,12 @@ def make_estimator(config: Config, policy: Policy) -> Estimator:
         from quell.estimate.score import Score
 
         return Score(config.shaping)
+    if kind == "control_variate" and cv.eta == "auto":
+        return make_auto(config, policy)
     if kind == "control_variate":
         from quell.adapt import EsGamma, EtaLearner, FixedEta, FixedGamma, MomentsEta, SgdEta
         from quell.estimate.control_variate import ControlVariate
+        from quell.estimate.value import ValueFunction
 
         layers = tuple(where for where, _ in policy.layout.values())
         learners: dict[str, EtaLearner] = {
@@ -167,6 +170,9 @@ def make_estimator(config: Config, policy: Policy) -> Estimator:
             "fixed": FixedEta(policy.dim, cv.eta_value),
         }
         gamma = EsGamma(config.seed, cv.gamma, cv.gamma_rate) if cv.learn_gamma else FixedGamma(cv.gamma)
+        if cv.baseline == "linear" or cv.baseline == "network":
+            value = ValueFunction(cv.baseline, policy.obs_size, decay=cv.eta_decay)
+            return ControlVariate(policy, learners[cv.eta], gamma, config.shaping, value)
         return ControlVariate(policy, learners[cv.eta], gamma, config.shaping, cv.baseline)
     if kind == "policy_gradient":
         from quell.estimate.policy_gradient import PolicyGradient
@@ -175,3 +181,21 @@ def make_estimator(config: Config, policy: Policy) -> Estimator:
     from quell.estimate.surrogate import Surrogate
 
     return Surrogate(policy, kind, pg.gamma, pg.baseline, pg.clip, pg.kl_penalty, pg.normalise_advantages, pg.updates)
+
+
+def make_auto(config: Config, policy: Policy) -> Estimator:
+    """The control variate that chooses among discounts, value functions and granularities, and plain ES.
+
+    Subsets that compete: the first discount alone, each value function added to it, all discounts, and everything.
+    """
+    from quell.choose import Chooser
+    from quell.estimate.auto import AutoControlVariate
+    from quell.estimate.value import ValueFunction
+
+    cv = config.cv
+    discounts, total = len(cv.discounts), len(cv.discounts) + len(cv.values)
+    subsets = [(0,), *((0, k) for k in range(discounts, total)), tuple(range(discounts)), tuple(range(total))]
+    layers = tuple(where for where, _ in policy.layout.values())
+    chooser = Chooser(policy.dim, layers, total, tuple(dict.fromkeys(subsets)), cv.eta_decay)
+    values = tuple(ValueFunction(kind, policy.obs_size, decay=cv.eta_decay) for kind in cv.values)
+    return AutoControlVariate(policy, chooser, cv.discounts, values, config.shaping)

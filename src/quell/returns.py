@@ -52,6 +52,21 @@ def leave_one_out(total: Array, count: Array, own: Array) -> Array:
     return np.where(others > 0, (total - own) / np.maximum(others, 1), 0.0)
 
 
+def leave_pair_out(total: Array, count: Array, own: Array, running: Array) -> Array:
+    """Mean over the members of the other pairs; 0 where there is none. Members [.., 2N, t] in the order of a batch.
+
+    For members that act with the same noise: a partner's reward-to-go then depends on one's own action noise, and
+    `leave_one_out` would be biased.
+    """
+
+    def of_pair(values: Array) -> Array:
+        by_pair = values.reshape(*values.shape[:-2], -1, 2, values.shape[-1]).sum(axis=-2)
+        return np.repeat(by_pair, 2, axis=-2)
+
+    others = count - of_pair(running.astype(np.float64))
+    return np.where(others > 0, (total - of_pair(own)) / np.maximum(others, 1), 0.0)
+
+
 def centred_ranks(values: Array) -> Array:
     """Ranks scaled to [-1/2, 1/2], ties sharing their mean rank (Salimans et al., 2017)."""
     if len(values) < 2:

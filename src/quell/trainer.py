@@ -84,9 +84,10 @@ class Trainer:
             sigma,
             record=self.estimator.records,
             shared_reset=config.shared_reset,
+            shared_noise=config.shared_noise,
         )
         rollouts = self.engine.rollout(state.theta, episodes, self._normaliser(state))
-        batch = Batch(state.theta, sigma, state.iteration, self.directions, rollouts)
+        batch = Batch(state.theta, sigma, state.iteration, self.directions, rollouts, config.shared_noise)
         theta, optimiser, estimator, row = self._update(state, batch)
         bad = bool(row["trouble/bad_pairs"] or row["trouble/skipped"])
         troubled = bad or bool(row["trouble/flat"] or row.get("trouble/cv_dropped"))

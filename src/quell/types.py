@@ -18,7 +18,8 @@ class Episodes:
     """What an engine is asked to run: one episode per (pair, sign).
 
     A member's parameters are theta + sigma * eps(iteration, pair, sign), or theta itself where sign is 0 or sigma is 0.
-    `shared_reset` gives both members of a pair the same environment randomness (reset and process noise).
+    `shared_reset` gives both members of a pair the same environment randomness (reset and process noise), and
+    `shared_noise` the same action noise (common random numbers).
     """
 
     iteration: int
@@ -28,12 +29,15 @@ class Episodes:
     evaluation: bool = False
     mean_action: bool = False
     shared_reset: bool = True
+    shared_noise: bool = False
 
     @staticmethod
-    def of_pairs(iteration: int, pairs: int, sigma: float, *, record: bool, shared_reset: bool) -> Episodes:
+    def of_pairs(
+        iteration: int, pairs: int, sigma: float, *, record: bool, shared_reset: bool, shared_noise: bool = False
+    ) -> Episodes:
         """Both members of every pair, plus first: the order every array over members has."""
         members = tuple((pair, sign) for pair in range(pairs) for sign in (1, -1))
-        return Episodes(iteration, members, sigma, record=record, shared_reset=shared_reset)
+        return Episodes(iteration, members, sigma, record=record, shared_reset=shared_reset, shared_noise=shared_noise)
 
     @staticmethod
     def of_evaluation(iteration: int, episodes: int, *, mean_action: bool) -> Episodes:
@@ -81,6 +85,7 @@ class Batch:
     iteration: int
     directions: Directions
     rollouts: Rollouts
+    shared_noise: bool = False  # the members of a pair acted with the same noise, so they are not independent
 
     @property
     def pairs(self) -> int:

@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 from quell.adapt import EtaLearner, GammaLearner
 from quell.estimate import Estimate, State, total_variance
-from quell.estimate.policy_gradient import Baseline, advantages, pair_scores, step_weights
-from quell.estimate.score import Fitness, pair_score, shaped_fitness
+from quell.estimate.policy_gradient import Advantages, Baseline, advantages, pair_scores, step_weights
+from quell.estimate.score import Fitness, others_removed, pair_score, shaped_fitness
+from quell.estimate.value import ValueFunction
 from quell.policy import Policy
 from quell.reduce import Sums, accumulate
-from quell.returns import Shaping
+from quell.returns import Shaping, alive
 from quell.types import Batch
 
 Array = NDArray[Any]
@@ -36,6 +37,7 @@ class Prepared:
     gammas: Sequence[float]  # [k]; the first is the one in use, the others are the gamma learner's trials
     returns: Array  # [k, 2N] scaled J^gamma, less the mean of the other pairs
     weights: Array  # [k, 2N, t] scaled gamma^t (G_t - b_t)
+    togo: Array  # [k, 2N, t] G_t, what a value function learns from
 
 
 @dataclass(frozen=True)
@@ -46,30 +48,42 @@ class ControlVariate:
     eta: EtaLearner
     gamma: GammaLearner
     shaping: Shaping = "normalise"
-    baseline: Baseline = "none"
+    baseline: Baseline | ValueFunction = "none"
     perturbs = True
     records = True
     updates = 1
 
     def init(self) -> State:
-        return {**self.eta.init(), **self.gamma.init()}
+        return {**self.eta.init(), **self.gamma.init(), **(self.value.init() if self.value else {})}
+
+    @property
+    def value(self) -> ValueFunction | None:
+        """The baseline, where it is a value function."""
+        return self.baseline if isinstance(self.baseline, ValueFunction) else None
 
     def prepare(self, batch: Batch, state: State) -> Prepared:
         gammas = self.gamma.gammas(state, batch.iteration)
-        found = advantages(batch, gammas, self.baseline)
+        baseline = "none" if isinstance(self.baseline, ValueFunction) else self.baseline
+        found = advantages(batch, gammas, baseline)
         fitness = shaped_fitness(np.where(np.repeat(found.good, 2), batch.rollouts.returns, np.nan), self.shaping)
-        discounted = found.togo[:, :, 0] * fitness.scale
-        by_pair = discounted.reshape(len(gammas), -1, 2)
-        count = max(int(fitness.good.sum()), 1)
-        others = (by_pair.sum(axis=(1, 2), keepdims=True) - by_pair.sum(axis=2, keepdims=True)) / max(2 * count - 2, 1)
-        centred = (by_pair - (others if count > 1 else 0.0)).reshape(discounted.shape)
-        return Prepared(batch.iteration, fitness, gammas, centred, step_weights(found.values * fitness.scale, gammas))
+        centred = others_removed(found.togo[:, :, 0] * fitness.scale, int(fitness.good.sum()))
+        weights = step_weights(self._values(batch, found, state) * fitness.scale, gammas)
+        return Prepared(batch.iteration, fitness, gammas, centred, weights, found.togo)
+
+    def _values(self, batch: Batch, found: Advantages, state: State) -> Array:
+        """G_t - b_t; a value function's predictions (of the first discount's G_t) serve the trial discounts too."""
+        paths = batch.rollouts.trajectories
+        if self.value is None or paths is None:
+            return found.values
+        running = alive(batch.rollouts.steps, found.togo.shape[-1]) & np.repeat(found.good, 2)[:, None]
+        return np.where(running, found.values - self.value.predict(state, paths.obs), 0.0)
 
     def contribution(self, batch: Batch, prepared: Prepared, pairs: Iterable[int], theta: Array) -> Sums:
         zeros, trials = np.zeros(len(theta)), len(prepared.gammas) - 1
         sums: Sums = {"count": np.zeros(()), **{name: zeros.copy() for name in ("x", "y", "xx", "xy", "yy")}}
         if trials:
             sums["trials"] = np.zeros((trials, len(theta)))
+        sums |= self.value.init() if self.value else {}
         for pair in pairs:
             if not prepared.fitness.good[pair]:
                 continue
@@ -87,6 +101,9 @@ class ControlVariate:
             accumulate(sums, count=1.0, x=x, y=y, xx=np.square(x, dtype=np.float64), xy=x * y, yy=np.square(y))
             if trials:
                 accumulate(sums, trials=np.stack(ys[1:]))
+            if self.value and (paths := batch.rollouts.trajectories):
+                togo = prepared.togo[:1, rows]
+                accumulate(sums, **self.value.contribution(paths.obs[rows], togo, batch.rollouts.steps[rows]))
         return sums
 
     def combine(self, sums: Sums, prepared: Prepared, state: State) -> Estimate:
@@ -115,5 +132,6 @@ class ControlVariate:
         if count:
             state, learned = self.eta.update(state, sums, count)
             state = self.gamma.update(state, prepared.iteration, sums, eta, count)
+            state = self.value.update(state, sums) if self.value else state
             metrics |= learned
         return Estimate((combined / max(count, 1)).astype(np.float32), state, metrics)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from quell.estimate import Estimate, State, total_variance
 from quell.policy import Policy
 from quell.reduce import Sums, accumulate
-from quell.returns import alive, discounts, finite_pairs, leave_one_out, reward_to_go
+from quell.returns import alive, discounts, finite_pairs, leave_one_out, leave_pair_out, reward_to_go
 from quell.types import Batch
 
 Array = NDArray[Any]
@@ -36,7 +36,8 @@ class Advantages:
 def advantages(batch: Batch, gammas: Sequence[float], baseline: Baseline) -> Advantages:
     """G_t - b_t with b_t = 0, or the mean of G_t over the other members still running at step t.
 
-    The members of bad pairs (non-finite rewards) are left out of everybody's baseline.
+    Where the members of a pair share their action noise, the mean is over the other pairs instead. The members of bad
+    pairs (non-finite rewards) are left out of everybody's baseline.
     """
     rewards = batch.rollouts.rewards
     good = finite_pairs(rewards)
@@ -45,8 +46,9 @@ def advantages(batch: Batch, gammas: Sequence[float], baseline: Baseline) -> Adv
     if baseline == "none":
         return Advantages(togo, togo, good)
     running = alive(batch.rollouts.steps, rewards.shape[1]) & members[:, None]
-    baselines = leave_one_out(togo.sum(axis=1, keepdims=True), running.sum(axis=0), togo)
-    return Advantages(togo, np.where(running, togo - baselines, 0.0), good)
+    total, count = togo.sum(axis=1, keepdims=True), running.sum(axis=0)
+    others = leave_pair_out(total, count, togo, running) if batch.shared_noise else leave_one_out(total, count, togo)
+    return Advantages(togo, np.where(running, togo - others, 0.0), good)
 
 
 def step_weights(values: Array, gammas: Sequence[float]) -> Array:

@@ -58,6 +58,15 @@ def pair_score(values: Array, eps: tuple[Array, Array], sigma: float, symmetric:
     return np.float32(values[0] / (2 * sigma)) * eps[0] + np.float32(values[1] / (2 * sigma)) * eps[1]
 
 
+def others_removed(returns: Array, good: int) -> Array:
+    """Discounted returns [k, 2N] less the mean over the other (good) pairs; bad pairs have return 0 here."""
+    if good < 2:
+        return returns
+    by_pair = returns.reshape(len(returns), -1, 2)
+    others = (by_pair.sum(axis=(1, 2), keepdims=True) - by_pair.sum(axis=2, keepdims=True)) / (2 * good - 2)
+    return np.asarray(by_pair - others).reshape(returns.shape)
+
+
 @dataclass(frozen=True)
 class Score:
     """The plain ES estimator."""

@@ -84,7 +84,8 @@ def _generators(seed: int, episodes: Episodes, pair: int, sign: int) -> tuple[np
         return generator(seed, Purpose.EVAL_ENVIRONMENT, *key), generator(seed, Purpose.EVAL_ACTION, *key)
     mark = int(sign < 0)
     environment = key if episodes.shared_reset else (*key, mark)
-    return generator(seed, Purpose.ENVIRONMENT, *environment), generator(seed, Purpose.ACTION, *key, mark)
+    noise = 0 if episodes.shared_noise else mark
+    return generator(seed, Purpose.ENVIRONMENT, *environment), generator(seed, Purpose.ACTION, *key, noise)
 
 
 def _run_group(

@@ -1,0 +1,133 @@
+"""Several control variates at once, with coefficients chosen by the variance they would have had so far.
+
+    g = 1/N sum_i (X_i + sum_k beta_k * Y_ik)        (eq. 8 with a vector of control variates)
+
+Every column Y_k has mean zero: ES(gamma) - RE(gamma) for each of several discounts, with the mean of the other members
+as baseline; and, for each value function V, sum_t (V(s_t, t) - b_t) grad log pi(a_t | s_t), which exchanges that
+baseline for V to the extent of its coefficient. All coefficients come from past batches, so g is unbiased.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quell.choose import Chooser, second_moment
+from quell.estimate import Estimate, State, total_variance
+from quell.estimate.policy_gradient import Advantages, advantages, pair_scores, step_weights
+from quell.estimate.score import Fitness, others_removed, pair_score, shaped_fitness
+from quell.estimate.value import ValueFunction
+from quell.policy import Policy
+from quell.reduce import Sums, accumulate
+from quell.returns import Shaping, alive
+from quell.types import Batch
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What is global about a batch."""
+
+    fitness: Fitness
+    found: Advantages  # reward-to-go and advantages for each discount, unscaled
+    returns: Array  # [discounts, 2N] scaled J^gamma, less the mean of the other pairs
+    weights: Array  # [discounts + values, 2N, t] scaled weights of the scores
+    trained: tuple[bool, ...]  # which value functions have been fitted
+
+
+@dataclass(frozen=True)
+class AutoControlVariate:
+    """ES with any number of control variates; `chooser` turns past moments into coefficients."""
+
+    policy: Policy
+    chooser: Chooser
+    discounts: tuple[float, ...] = (1.0, 0.99)
+    values: tuple[ValueFunction, ...] = ()
+    shaping: Shaping = "normalise"
+    perturbs = True
+    records = True
+    updates = 1
+
+    def init(self) -> State:
+        state = self.chooser.init()
+        for value in self.values:
+            state |= value.init()
+        return state
+
+    def prepare(self, batch: Batch, state: State) -> Prepared:
+        found = advantages(batch, self.discounts, "leave-one-out")
+        fitness = shaped_fitness(np.where(np.repeat(found.good, 2), batch.rollouts.returns, np.nan), self.shaping)
+        weights = [step_weights(found.values * fitness.scale, self.discounts)]
+        running = alive(batch.rollouts.steps, found.togo.shape[-1]) & np.repeat(found.good, 2)[:, None]
+        trajectories = batch.rollouts.trajectories
+        assert trajectories is not None, "this estimator needs recorded trajectories"
+        baseline = found.togo[:1] - found.values[:1]
+        for value in self.values:
+            gap = np.where(running, value.predict(state, trajectories.obs) - baseline, 0.0)
+            weights.append(step_weights(gap * fitness.scale, self.discounts[:1]))
+        trained = tuple(bool(value.weights(state).any()) for value in self.values)
+        returns = others_removed(found.togo[:, :, 0] * fitness.scale, int(fitness.good.sum()))
+        return Prepared(fitness, found, returns, np.concatenate(weights), trained)
+
+    def contribution(self, batch: Batch, prepared: Prepared, pairs: Iterable[int], theta: Array) -> Sums:
+        columns = 1 + len(prepared.weights)
+        sums: Sums = {
+            "count": np.zeros(()),
+            "c": np.zeros((columns, len(theta))),
+            "cc": np.zeros((columns, columns, len(theta))),
+        }
+        for value in self.values:
+            sums |= value.init()
+        paths = batch.rollouts.trajectories
+        assert paths is not None
+        for pair in pairs:
+            if not prepared.fitness.good[pair]:
+                continue
+            rows = slice(2 * pair, 2 * pair + 2)
+            c = self._columns(batch, prepared, pair, theta)
+            accumulate(sums, count=1.0, c=c, cc=c[:, None] * c[None])
+            for value in self.values:
+                togo = prepared.found.togo[:1, rows]
+                accumulate(sums, **value.contribution(paths.obs[rows], togo, batch.rollouts.steps[rows]))
+        return sums
+
+    def _columns(self, batch: Batch, prepared: Prepared, pair: int, theta: Array) -> Array:
+        """X_i, then every Y_ik: [1 + K, d] float64."""
+        rows = slice(2 * pair, 2 * pair + 2)
+        eps = batch.directions.pair(batch.iteration, pair)
+        thetas = np.stack([theta + np.float32(batch.sigma) * e for e in eps])
+        scores = pair_scores(self.policy, batch, pair, thetas, prepared.weights[:, rows]).mean(axis=0, dtype=np.float64)
+        columns = np.concatenate([np.zeros((1, len(theta))), -scores])
+        for k, values in enumerate([prepared.fitness.fitness[rows], *prepared.returns[:, rows]]):
+            columns[k] += pair_score(values, eps, batch.sigma, batch.directions.symmetric)
+        return columns
+
+    def combine(self, sums: Sums, prepared: Prepared, state: State) -> Estimate:
+        count, c, cc = float(sums["count"]), sums["c"], sums["cc"]
+        plain = total_variance(c[0], cc[0, 0], count)
+        sound = bool(np.isfinite(cc).all())
+        metrics = {"variance/es": plain, "gamma": self.discounts[0], "trouble/cv_dropped": float(not sound)}
+        if not sound or not count:  # as in plain CV: fall back to ES, learn nothing
+            metrics |= {"variance/method": plain, "variance/ratio": 1.0}
+            return Estimate((c[0] / max(count, 1)).astype(np.float32), state, metrics)
+        beta, used = self.chooser.coefficients(state)
+        combined = c[0] + (beta * c[1:]).sum(axis=0)
+        variance = total_variance(combined, second_moment(cc, beta), count)
+        metrics |= {
+            "variance/method": variance,
+            "variance/ratio": variance / plain if plain > 0 else 1.0,
+            "eta/mean": float(beta[0].mean()),
+            "eta/min": float(beta[0].min()),
+            "eta/max": float(beta[0].max()),
+            "auto/plain": float((used == 0).mean()),
+        }
+        ready = np.array([True] * len(self.discounts) + list(prepared.trained))
+        state = self.chooser.update(state, cc, count, ready)
+        for value in self.values:
+            state = value.update(state, sums)
+        return Estimate((combined / count).astype(np.float32), state, metrics)
