@@ -1,6 +1,6 @@
-"""An estimator of one's own: ES that listens to the better half of the pairs only ("top directions", Mania et al. 2018).
+"""An estimator of one's own: ES that listens to the better pairs only ("top directions", Mania et al., 2018).
 
-An estimator is additive contributions of pairs, then one combine; see quell.estimate.Estimator. About ten seconds.
+An estimator is additive contributions of pairs, then one combine; see quell.estimate.Estimator. About fifteen seconds.
 """
 
 from dataclasses import dataclass
@@ -49,8 +49,8 @@ estimator = TopDirections(keep=4)
 theta = policy.init(generator(0, Purpose.INIT))
 
 with quell.CpuEngine(task, policy, directions, workers=2, members=16) as engine:
-    for iteration in range(15):
-        episodes = quell.Episodes.of_pairs(iteration, 8, sigma=0.05, record=False, shared_reset=True)
-        batch = quell.Batch(theta, 0.05, iteration, directions, engine.rollout(theta, episodes))
-        theta = theta + np.float32(0.02) * estimate(estimator, batch, {}).gradient
+    for iteration in range(25):
+        episodes = quell.Episodes.of_pairs(iteration, 8, sigma=0.1, record=False, shared_reset=True)
+        batch = quell.Batch(theta, 0.1, iteration, directions, engine.rollout(theta, episodes))
+        theta = theta + np.float32(0.01) * estimate(estimator, batch, {}).gradient
         print(f"iteration {iteration:2d}  return {batch.rollouts.returns.mean():7.1f}")

@@ -13,6 +13,7 @@ from quell.api import Result
 from quell.errors import QuellError, UsageError
 from quell.keys import Purpose, generator
 from quell.methods import make_task
+from quell.tasks.base import Task
 
 RENDERERS = ("egl", "osmesa")
 WHAT_TO_INSTALL = (
@@ -38,9 +39,10 @@ def film(
     sample: bool = False,
     size: tuple[int, int] = (480, 360),
     seconds: float = 10,
+    task: Task | None = None,
 ) -> float:
     """Write the first `seconds` (simulated time) of an episode to an mp4 or gif; returns the whole episode's return."""
-    task = make_task(result.config)
+    task = task or make_task(result.config)
     simulator = task.simulator(1)
     picture = getattr(simulator, "picture", None)
     if picture is None:

@@ -3,12 +3,43 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from quell.api import Result
+from quell.errors import UsageError
 from quell.methods import make_task
+from quell.runs import Run
+from quell.tasks.base import Task
 
 
-def report(result: Result) -> int:
+def take_trusted(arguments: list[str], horizon: int | None = None) -> tuple[Task | None, list[str]]:
+    """The task of `--trust-import module:factory`, if given, and the other arguments.
+
+    This is the only way in which the command line imports a user's code; nothing in a run folder can ask for it.
+    `horizon` is the episodes' length, if it is not the environment's own.
+    """
+    from quell.tasks import trusted
+
+    for i, word in enumerate(arguments):
+        name, _, value = word.partition("=")
+        if name == "--trust-import":
+            rest = arguments[:i] + arguments[i + 1 + (not value) :]
+            value = value or (arguments[i + 1] if i + 1 < len(arguments) else "")
+            if not value:
+                raise UsageError("--trust-import needs a factory, as in --trust-import my_module:make_env")
+            return trusted(value, horizon=horizon or 0), rest
+    return None, arguments
+
+
+def run_horizon(arguments: list[str]) -> int | None:
+    """The horizon recorded in the run folder that is among the arguments, for an environment that must be made again."""
+    for word in arguments:
+        if (Path(word) / "config.json").is_file():
+            return Run.open(word).config.horizon
+    return None
+
+
+def report(result: Result, task: Task | None = None) -> int:
     """A finished run in a few lines."""
     config = result.config
     print(f"{config.task}  {config.method}  seed {config.seed}: {result.steps:,} steps, {result.iteration} iterations")
@@ -20,7 +51,7 @@ def report(result: Result) -> int:
         print(f"  gradient variance  {sum(own) / sum(es):.3f} of plain ES")
     if result.history and (trouble := result.history[-1]["trouble/total"]):
         print(f"  trouble in {trouble:.0f} iterations (see trouble/* in metrics.jsonl)")
-    for note in make_task(config).notes():
+    for note in (task or make_task(config)).notes():
         print(f"  {note}")
     print(f"  run folder  {result.path}")
     return 0

@@ -29,18 +29,20 @@ class Arguments:
 
 
 def main(arguments: list[str]) -> int:
-    parsed = tyro.cli(Arguments, args=arguments, prog="quell eval")
-
     from quell.api import evaluate, load
+    from quell.commands.common import run_horizon, take_trusted
     from quell.methods import make_task
 
-    result = load(parsed.run, at=parsed.at)
+    given, arguments = take_trusted(arguments, run_horizon(arguments))
+    parsed = tyro.cli(Arguments, args=arguments, prog="quell eval")
+    result = load(parsed.run, at=parsed.at, task=given)
     rollouts = evaluate(
         result,
         episodes=parsed.episodes,
         mean_action=parsed.mean_action,
         seed=parsed.seed,
         workers=parsed.workers,
+        task=given,
     )
     returns = rollouts.returns
     if parsed.json:
@@ -51,6 +53,6 @@ def main(arguments: list[str]) -> int:
     print(f"{result.config.task}  {result.config.method}  iteration {result.iteration}, {len(returns)} episodes")
     print(f"  return  {returns.mean():.2f} ± {returns.std():.2f} (standard error of the mean {error:.2f})")
     print(f"  lowest {returns.min():.2f}, highest {returns.max():.2f}; mean length {rollouts.steps.mean():.1f} steps")
-    for note in make_task(result.config).notes():
+    for note in (given or make_task(result.config)).notes():
         print(f"  {note}")
     return 0

@@ -34,6 +34,9 @@ class Arguments:
 
 
 def main(arguments: list[str]) -> int:
+    from quell.commands.common import run_horizon, take_trusted
+
+    given, arguments = take_trusted(arguments, run_horizon(arguments))
     parsed = tyro.cli(Arguments, args=arguments, prog="quell play")
     if parsed.video.suffix not in (".mp4", ".gif"):
         raise UsageError(f"--video must end in .mp4 or .gif, got {str(parsed.video)!r}")
@@ -48,8 +51,16 @@ def main(arguments: list[str]) -> int:
     from quell.api import load
     from quell.video import film
 
-    result = load(parsed.run, at=parsed.at)
-    total = film(result, parsed.video, seed=parsed.seed, sample=parsed.sample, size=parsed.size, seconds=parsed.seconds)
+    result = load(parsed.run, at=parsed.at, task=given)
+    total = film(
+        result,
+        parsed.video,
+        seed=parsed.seed,
+        sample=parsed.sample,
+        size=parsed.size,
+        seconds=parsed.seconds,
+        task=given,
+    )
     print(f"{parsed.video}: an episode of {result.config.task} whose return is {total:.1f}")
     return 0
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import tyro
 
+from quell.commands.common import report, run_horizon, stopped, take_trusted
 from quell.config import Config, changed, flatten
 from quell.errors import UsageError
 from quell.runs import Run
@@ -27,6 +28,7 @@ class Arguments:
 
 
 def main(arguments: list[str]) -> int:
+    given, arguments = take_trusted(arguments, run_horizon(arguments))
     if not arguments or (arguments[0].startswith("-") and not {"-h", "--help"} & set(arguments)):
         raise UsageError("which run? `quell resume RUN [options]`")
     if arguments[0] in ("-h", "--help"):
@@ -38,7 +40,6 @@ def main(arguments: list[str]) -> int:
     settings = {name: flatten(wanted)[name] for name in changed(run.config, wanted)}
 
     from quell.api import resume
-    from quell.commands.common import report, stopped
 
-    result = resume(run.path, workers=parsed.workers, fork=parsed.fork, **settings)
-    return report(result) if result.finished else stopped(result)
+    result = resume(run.path, workers=parsed.workers, fork=parsed.fork, task=given, **settings)
+    return report(result, given) if result.finished else stopped(result)

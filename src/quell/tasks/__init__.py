@@ -49,7 +49,10 @@ def get(name: str, **settings: Any) -> Task:
             return make(name.removeprefix(prefix), **settings)
     registry = _registry()
     if name not in registry:
-        raise UsageError(f"unknown task {name!r}{did_you_mean(name, registry)}; `quell tasks` lists them all")
+        hint = did_you_mean(name, registry)
+        if not hint and ":" in name:
+            hint = f" (an environment of your own needs --trust-import {name})"
+        raise UsageError(f"unknown task {name!r}{hint}; `quell tasks` lists them all")
     task = registry[name]
     allowed = {field.name: field for field in fields(task)}
     for key in settings:
