@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import quell.tasks
+from quell.errors import UsageError
 from quell.policy import Policy
 from quell.scores import kl, log_prob, outputs, weighted_scores
 
@@ -137,3 +139,26 @@ def test_initial_standard_deviation() -> None:
         assert policy.std(policy.init(RNG)) == pytest.approx(np.full(2, 0.3))
     deterministic = Policy(3, 2, "deterministic")
     assert (deterministic.std(deterministic.init(RNG)) == 0).all()
+
+
+def test_actions_on_their_way_to_the_environment() -> None:
+    bounds = (np.array([-2.0, 0.0]), np.array([2.0, 10.0]))
+    actions = np.array([[-3.0, 0.5], [0.5, -1.0]])
+    assert Policy(1, 2).to_environment(bounds) is None
+    clip, scale = (Policy(1, 2, actions=how).to_environment(bounds) for how in ("clip", "scale"))  # type: ignore[arg-type]
+    assert clip is not None
+    assert scale is not None
+    assert clip(actions) == pytest.approx(np.array([[-2, 0.5], [0.5, 0]]))
+    assert scale(actions) == pytest.approx(np.array([[-2, 7.5], [1, 0]]))
+    assert Policy(1, 2, "categorical", actions="scale").to_environment(None) is None
+    for impossible in (None, (np.array([-np.inf]), np.array([1.0]))):
+        with pytest.raises(UsageError, match="needs a task whose actions have bounds"):
+            Policy(1, 1, actions="scale").to_environment(impossible)
+
+
+@pytest.mark.parametrize("name", ["halfcheetah", "gym:Pendulum-v1", "roboschool-pong"])
+def test_tasks_know_their_bounds(name: str) -> None:
+    limit = {"gym:Pendulum-v1": 2.0}.get(name, 1.0)
+    low, high = quell.tasks.get(name).simulator(1).bounds  # type: ignore[attr-defined]
+    assert (low == -limit).all()
+    assert (high == limit).all()

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quell import checkpoint
-from quell.config import Config, Preset, changed, default_workers, from_dict, replace
+from quell.compute import Compute
+from quell.config import Config, Preset, changed, from_dict, replace
 from quell.errors import QuellError, UsageError
 from quell.methods import make_config, make_directions, make_policy, make_task
 from quell.observations import ObsStats
@@ -27,7 +28,10 @@ FREE_TO_CHANGE = {"steps", "eval_every", "eval_episodes", "checkpoint_every", "k
 
 @dataclass(frozen=True)
 class TrainedPolicy:
-    """A policy to act with: `action = policy(obs)`."""
+    """A policy to act with: `action = policy(obs)`.
+
+    Actions are as the policy draws them; `policy.policy.to_environment(bounds)` is what `policy.actions` does to them.
+    """
 
     policy: Policy
     theta: Array
@@ -80,6 +84,7 @@ def train(
     method: str = "cv",
     preset: Preset = "tuned",
     workers: int | None = None,
+    compute: Compute | None = None,
     out: Path | str = "runs",
     name: str | None = None,
     progress: bool = True,
@@ -88,33 +93,36 @@ def train(
     """Train a policy and return it with its history.
 
     `settings` are those of the command line, nested ones as mappings: `steps=1_000_000, pairs=10, cv={"gamma": 0.99}`.
-    Everything is written to `out/<task>/<method>/<seed>-<time>/`.
+    Everything is written to `out/<task>/<method>/<seed>-<time>/`. It runs on `workers` processes of this machine, or as
+    `compute` says, such as `Compute(engine="ray")`.
     """
     label = task if isinstance(task, str) else task.name
     config = make_config(label, method, preset, settings, None if isinstance(task, str) else task).validate()
-    return start(config, workers=workers, out=Path(out), name=name, progress=progress, task=_given(task))
+    compute = compute or Compute(workers)
+    return start(config, compute=compute, out=Path(out), name=name, progress=progress, task=_given(task))
 
 
 def start(
     config: Config,
     *,
-    workers: int | None = None,
+    compute: Compute,
     out: Path = Path("runs"),
     name: str | None = None,
     progress: bool = True,
     task: Task | None = None,
 ) -> Result:
     """Train as a config says."""
-    workers = _check_workers(workers)
+    compute.validate()
     make_policy(config, task or make_task(config))  # complain before a folder exists
     with Run.create(config, out, name) as run:
-        return _go(config, run, workers, progress, resume=False, task=task)
+        return _go(config, run, compute, progress, resume=False, task=task)
 
 
 def resume(
     path: Path | str,
     *,
     workers: int | None = None,
+    compute: Compute | None = None,
     progress: bool = True,
     fork: bool = False,
     task: Task | None = None,
@@ -126,7 +134,7 @@ def resume(
     copies the run into a new folder and continues there with the change.
     """
     run = Run.open(path)
-    workers = _check_workers(workers)
+    compute = (compute or Compute(workers)).validate()
     with run:
         run.lock()
         saved = checkpoint.load_newest(run.checkpoints)
@@ -136,22 +144,22 @@ def resume(
         differing = [name for name in changed(trained, wanted) if name not in FREE_TO_CHANGE]
         if not differing:
             run.update_config(wanted)
-            return _go(wanted, run, workers, progress, resume=True, task=task)
+            return _go(wanted, run, compute, progress, resume=True, task=task)
         if not fork:
             raise UsageError(
                 f"{', '.join(differing)} differ{'s' * (len(differing) == 1)} from what {str(path)!r} was trained with; "
                 "add --fork to continue in a new folder with the change"
             )
     with run.fork(wanted) as forked:
-        return _go(wanted, forked, workers, progress, resume=True, task=task)
+        return _go(wanted, forked, compute, progress, resume=True, task=task)
 
 
-def _go(config: Config, run: Run, workers: int, progress: bool, *, resume: bool, task: Task | None) -> Result:
+def _go(config: Config, run: Run, compute: Compute, progress: bool, *, resume: bool, task: Task | None) -> Result:
     from quell.trainer import run_training
 
     display = Display(f"{config.task} {config.method}", config.steps) if progress else Progress()
     with display:
-        run_training(config, run, workers=workers, progress=display, resume=resume, task=task)
+        run_training(config, run, compute=compute, progress=display, resume=resume, task=task)
     return load(run.path, task=task)
 
 
@@ -188,19 +196,12 @@ def evaluate(
     policy = result.policy.policy
     directions = make_directions(replace(result.config, {"seed": seed}), policy)
     request = Episodes.of_evaluation(EVALUATION_BLOCK, episodes, mean_action=mean_action)
-    with CpuEngine(task, policy, directions, workers=_check_workers(workers), members=episodes) as engine:
+    processes = Compute(workers).validate().processes
+    with CpuEngine(task, policy, directions, workers=processes, members=episodes) as engine:
         return engine.rollout(result.theta, request, result.policy.obs_stats).copied()
 
 
 EVALUATION_BLOCK = 1 << 31  # an iteration no training run reaches, so `evaluate` repeats none of its evaluations
-
-
-def _check_workers(workers: int | None) -> int:
-    if workers is None:
-        return default_workers()
-    if workers < 1:
-        raise UsageError(f"workers must be at least 1, got {workers}")
-    return workers
 
 
 def _given(task: str | Task) -> Task | None:

@@ -33,6 +33,8 @@ class PolicyConfig:
     """Whether the (log) standard deviation is part of theta."""
     output_scale: float = 1.0
     """Factor on the last layer's initial weights."""
+    actions: Literal["as-is", "clip", "scale"] = "as-is"
+    """On the way to the environment: as-is, clip (cut at its bounds), or scale (-1 to 1 becomes its whole range)."""
 
 
 @dataclass(frozen=True)

@@ -140,6 +140,7 @@ def make_policy(config: Config, task: Task) -> Policy:
         chosen.init_std,
         chosen.learn_std,
         chosen.output_scale,
+        chosen.actions,
     )
 
 

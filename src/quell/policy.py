@@ -15,9 +15,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from quell.errors import UsageError
+
 Array = NDArray[Any]
 Kind = Literal["gaussian", "deterministic", "categorical"]
 Activation = Literal["relu", "tanh"]
+Bounding = Literal["as-is", "clip", "scale"]
+"""What happens to an action on its way to the environment. The policy gradient always sees the action as drawn."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,7 @@ class Policy:
     init_std: float = 1.0
     learn_std: bool = True
     output_scale: float = 1.0
+    actions: Bounding = "as-is"
 
     @functools.cached_property
     def layers(self) -> list[tuple[int, int]]:
@@ -122,6 +127,20 @@ class Policy:
             return out
 
         return act
+
+    def to_environment(self, bounds: tuple[Array, Array] | None) -> Callable[[Array], Array] | None:
+        """What turns drawn actions into the environment's, or None to pass them on.
+
+        clip: cut at the bounds. scale: cut at -1 and 1, then stretch that to the bounds.
+        """
+        if self.actions == "as-is" or self.kind == "categorical":
+            return None
+        if bounds is None or (self.actions == "scale" and not np.isfinite(bounds).all()):
+            raise UsageError(f"policy.actions {self.actions!r} needs a task whose actions have bounds; use as-is")
+        low, high = bounds
+        if self.actions == "clip":
+            return lambda actions: np.clip(actions, low, high)
+        return lambda actions: low + (np.clip(actions, -1, 1) + 1) / 2 * (high - low)
 
     def draw_noise(self, rng: np.random.Generator, steps: int) -> Array:
         """Action noise for one episode, [steps, action_size] float32."""

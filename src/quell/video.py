@@ -51,12 +51,13 @@ def film(
     every = max(1, round(speed / 25))  # about 25 pictures per second
     rng = generator(seed, Purpose.EVAL_ACTION, 0) if sample else None
     obs = simulator.reset([generator(seed, Purpose.EVAL_ENVIRONMENT, 0)])
+    bounded = result.policy.policy.to_environment(getattr(simulator, "bounds", None)) or (lambda actions: actions)
     active, frames, total = np.ones(1, bool), [], 0.0
     for t in range(task.horizon):
         if t % every == 0 and t < seconds * speed:
             frames.append(_draw(picture, size))
         action = np.atleast_2d(np.asarray(result.policy(obs[0], rng=rng), np.float32))
-        obs, reward, ended = simulator.step(action, active)
+        obs, reward, ended = simulator.step(bounded(action), active)
         total += float(reward[0])
         if ended[0]:
             break

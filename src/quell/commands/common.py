@@ -32,7 +32,7 @@ def take_trusted(arguments: list[str], horizon: int | None = None) -> tuple[Task
 
 
 def run_horizon(arguments: list[str]) -> int | None:
-    """The horizon recorded in the run folder that is among the arguments, for an environment that must be made again."""
+    """The horizon that the run folder among the arguments records, for an environment that must be made again."""
     for word in arguments:
         if (Path(word) / "config.json").is_file():
             return Run.open(word).config.horizon

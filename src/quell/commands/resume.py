@@ -9,6 +9,7 @@ from typing import Annotated
 import tyro
 
 from quell.commands.common import report, run_horizon, stopped, take_trusted
+from quell.compute import Compute
 from quell.config import Config, changed, flatten
 from quell.errors import UsageError
 from quell.runs import Run
@@ -21,8 +22,7 @@ course need --fork, which continues in a new folder. The defaults below are the 
 @dataclass(frozen=True)
 class Arguments:
     config: Annotated[Config, tyro.conf.arg(name="")]
-    workers: int | None = None
-    """Worker processes; by default one per core. Results do not depend on it."""
+    compute: Annotated[Compute, tyro.conf.arg(name="")] = Compute()
     fork: bool = False
     """Continue in a new folder, with changed settings allowed."""
 
@@ -41,5 +41,5 @@ def main(arguments: list[str]) -> int:
 
     from quell.api import resume
 
-    result = resume(run.path, workers=parsed.workers, fork=parsed.fork, task=given, **settings)
+    result = resume(run.path, compute=parsed.compute, fork=parsed.fork, task=given, **settings)
     return report(result, given) if result.finished else stopped(result)

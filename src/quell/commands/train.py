@@ -9,6 +9,7 @@ from typing import Annotated
 
 import tyro
 
+from quell.compute import Compute
 from quell.config import Config
 from quell.errors import UsageError
 from quell.methods import make_config
@@ -24,8 +25,7 @@ TASK may be gym:ID or envpool:ID. An environment of your own: quell train --trus
 @dataclass(frozen=True)
 class Arguments:
     config: Annotated[Config, tyro.conf.arg(name="")]
-    workers: int | None = None
-    """Worker processes; by default one per core. Results do not depend on it."""
+    compute: Annotated[Compute, tyro.conf.arg(name="")] = Compute()
     out: Path = Path("runs")
     """Where run folders are made."""
     name: str | None = None
@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
     from quell.api import start
     from quell.commands.common import report, stopped
 
-    result = start(config, workers=parsed.workers, out=parsed.out, name=parsed.name, task=given)
+    result = start(config, compute=parsed.compute, out=parsed.out, name=parsed.name, task=given)
     return report(result, given) if result.finished else stopped(result)
 
 

@@ -115,6 +115,7 @@ def _run_group(
     steps = np.full(count, horizon)
     terminated = np.zeros(count, bool)
 
+    bounded = policy.to_environment(getattr(simulator, "bounds", None))
     obs = simulator.reset(environment)
     t = 0
     # A wild member's numbers may overflow or turn NaN: that is data (counted by the trainer), not a warning.
@@ -122,7 +123,7 @@ def _run_group(
         for t in range(horizon):
             raw[t] = obs
             action = act(_as_seen(obs, normaliser), noise[t])
-            obs, rewards[t], ended = simulator.step(action, active)
+            obs, rewards[t], ended = simulator.step(bounded(action) if bounded else action, active)
             actions[t] = action
             if not setting.task.can_terminate:
                 continue

@@ -16,7 +16,11 @@ State = Mapping[str, Any]
 
 
 class Simulator(Protocol):
-    """`m` episodes of one task advancing together; member i's randomness comes from its own generator."""
+    """`m` episodes of one task advancing together; member i's randomness comes from its own generator.
+
+    It may also have `bounds` (lowest, highest action), `truncated` [k] (episodes that just ended without terminating),
+    and `picture(width, height)` with `steps_per_second`, for films.
+    """
 
     def reset(self, generators: Sequence[np.random.Generator]) -> Array:
         """Start len(generators) <= m new episodes; returns observations [k, obs_size] (float64)."""

@@ -75,6 +75,7 @@ class ForeignSimulator:
         self.task = task
         self._fill = observation_filler(observations)[1]
         self._read = ActionReader(actions)
+        self.bounds = self._read.bounds
         self.truncated: NDArray[np.bool_] = np.zeros(0, bool)
 
     def _begin(self, generators: Sequence[np.random.Generator]) -> list[int]:

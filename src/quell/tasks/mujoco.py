@@ -62,6 +62,14 @@ class MujocoSimulator:
         return self.task.observe(np, after), reward, terminated
 
     @property
+    def bounds(self) -> tuple[Array, Array]:
+        """(lowest, highest) control of every actuator, infinite where the model sets no limit."""
+        model = self.models[0]
+        limited = model.actuator_ctrllimited.astype(bool)
+        low, high = model.actuator_ctrlrange.astype(np.float32).T
+        return np.where(limited, low, -np.inf), np.where(limited, high, np.inf)
+
+    @property
     def steps_per_second(self) -> float:
         """Environment steps in a second of simulated time."""
         return 1 / (self.models[0].opt.timestep * self.task.frame_skip)

@@ -55,6 +55,8 @@ class RoboschoolHalfCheetah(Task):
 class CheetahSimulator:
     """One PyBullet world per member; observation and reward are computed for all members at once."""
 
+    bounds = (-np.ones(6, np.float32), np.ones(6, np.float32))
+
     def __init__(self, members: int) -> None:
         self._worlds = [World() for _ in range(members)]
         self._limits = self._worlds[0].joint_limits()

@@ -39,6 +39,8 @@ class RoboschoolPong(Task):
 
 
 class PongSimulator:
+    bounds = (-np.ones(2, np.float32), np.ones(2, np.float32))
+
     def __init__(self, horizon: int) -> None:
         self.horizon = horizon
         self.state: dict[str, Array] = {}

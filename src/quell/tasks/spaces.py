@@ -89,11 +89,13 @@ class ActionReader:
 
         self.discrete = isinstance(space, spaces.Discrete)
         self._shape, self._dtype = space.shape, space.dtype
+        self.bounds: tuple[Array, Array] | None = None  # (lowest, highest) values of a Box
         if isinstance(space, spaces.Discrete):
             self.size, self._start = int(space.n), int(space.start)
         elif isinstance(space, spaces.Box):
             self.size = int(np.prod(space.shape))
             self._low, self._high = space.low.reshape(-1), space.high.reshape(-1)
+            self.bounds = (self._low.astype(np.float32), self._high.astype(np.float32))
             self._whole = np.issubdtype(space.dtype, np.integer)
         else:
             raise UsageError(f"actions of the kind {space} are not supported, only Box and Discrete")
