@@ -27,8 +27,8 @@ class Arguments:
     at: str = "init"
     """init, a run folder, or RUN@ITERATION."""
     methods: str = "es,ortho,gcmc,qmc,cv-paper,cv,auto"
-    """Estimators, separated by commas: es re cv-paper cv cv-layer cv-linear cv-network auto, each also with -ortho, -gcmc,
-    -qmc (directions) or -crn (common action noise in a pair) appended; ortho, gcmc, qmc and crn alone mean ES."""
+    """Estimators, separated by commas: es re cv-paper cv cv-layer cv-linear cv-network auto, each also with -ortho,
+    -gcmc, -qmc (directions) or -crn (common action noise in a pair) appended; ortho, gcmc, qmc and crn mean ES."""
     pairs: int = 400
     """Pairs to measure on, in iterations of N (the setting `pairs`, 5 in the paper)."""
     warmup: int = 150
@@ -40,7 +40,7 @@ class Arguments:
     sweep: tuple[str, ...] = ()
     """A name (gamma, sigma, std: the action noise, pairs: N) and its values, e.g. --sweep gamma 0.9 0.99 1"""
     gain: tuple[str, ...] = ()
-    """Steps whose gain to measure: raw:NORM, sign:RATE (Adam's first step) or kl:DIVERGENCE, e.g. --gain raw:0.4 sign:0.01"""
+    """Steps whose gain to measure: raw:NORM, sign:RATE (Adam's first step) or kl:DIVERGENCE."""
     gain_methods: str = "es,cv-paper,auto"
     gain_estimates: int = 40
     """Independent estimates to step along."""
@@ -80,9 +80,9 @@ def main(arguments: list[str]) -> int:
         reports.append(_measure(parsed, where, rows, steps, label))
         print("\n".join(lines(reports[-1])), flush=True)
     if parsed.json is not None:
-        values = [report.values() for report in reports]
+        found = [report.values() for report in reports]
         parsed.json.parent.mkdir(parents=True, exist_ok=True)
-        parsed.json.write_text(json.dumps(values[0] if len(values) == 1 else values, indent=1) + "\n")
+        parsed.json.write_text(json.dumps(found[0] if len(found) == 1 else found, indent=1) + "\n")
     if parsed.figure is not None:
         figure(reports, parsed.figure)
     return 0
