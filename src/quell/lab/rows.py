@@ -8,11 +8,18 @@ from typing import Any
 
 from quell.errors import UsageError, did_you_mean
 
-MOMENTS = {"cv.eta": "moments", "cv.learn_gamma": False, "cv.gamma": 1.0, "cv.baseline": "leave-one-out"}
+MOMENTS = {
+    "cv.eta": "moments",
+    "cv.eta_per": "coordinate",
+    "cv.learn_gamma": False,
+    "cv.gamma": 1.0,
+    "cv.baseline": "leave-one-out",
+}
+PAPER = {"cv.eta": "sgd", "cv.eta_rate": 1e-4, "cv.learn_gamma": False, "cv.gamma": 0.99, "cv.baseline": "none"}
 BASES: dict[str, tuple[str, dict[str, Any]]] = {
     "es": ("plain ES", {}),
     "re": ("the policy gradient of the perturbed members alone", {**MOMENTS, "cv.eta": "fixed", "cv.eta_value": -1.0}),
-    "cv-paper": ("CV as in the paper: sgd eta, gamma 0.99", {"cv.learn_gamma": False, "cv.gamma": 0.99}),
+    "cv-paper": ("CV as in the paper: sgd eta, gamma 0.99", PAPER),
     "cv": ("CV with eta from running moments, gamma 1, leave-one-out baseline", MOMENTS),
     "cv-layer": ("the same with one eta per layer", {**MOMENTS, "cv.eta_per": "layer"}),
     "cv-linear": ("CV with a linear value function as baseline", {**MOMENTS, "cv.baseline": "linear"}),
