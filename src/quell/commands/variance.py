@@ -31,6 +31,8 @@ class Arguments:
     -gcmc, -qmc (directions) or -crn (common action noise in a pair) appended; ortho, gcmc, qmc and crn mean ES."""
     pairs: int = 400
     """Pairs to measure on, in iterations of N (the setting `pairs`, 5 in the paper)."""
+    pairs_other: int | None = None
+    """Pairs for directions and noise other than plain ES has, which need episodes of their own (default: as many)."""
     warmup: int = 150
     """Pairs to learn coefficients and value functions on first."""
     preset: Preset = "paper"
@@ -104,7 +106,8 @@ def _measure(parsed: Arguments, point: Any, rows: list[Any], steps: list[Any], l
             f"--gain-estimates {parsed.gain_estimates} needs --pairs {parsed.gain_estimates * size} or more"
         )
     with _Counter() as tell:
-        found = measure(point, rows, iterations=iterations, warmup=warmup, workers=workers, tell=tell)
+        others = max(2, parsed.pairs_other // size) if parsed.pairs_other else None
+        found = measure(point, rows, iterations=iterations, warmup=warmup, workers=workers, others=others, tell=tell)
         states = visited_states(point, episodes=4, workers=workers)
         theta, policy = point.theta, point.policy
         metric = {one.row.name: in_metric(policy, theta, states, one.gradients) for one in found.rows}

@@ -36,7 +36,7 @@ Tell = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Measured:
-    """One estimator's gradients, in units of reward."""
+    """One estimator's gradients, in units of the measurement's `scale`."""
 
     row: Row
     gradients: Array  # [iterations, d] float32, possibly mapped from a temporary file
@@ -55,6 +55,7 @@ class Measurement:
     rollout_seconds: float  # per iteration of plain ES
     mean_return: float
     return_std: float
+    scale: float  # what rewards were divided by; V[g] in units of reward is its square times that of `gradients`
     steps: int  # real environment steps spent
 
     def find(self, name: str) -> Measured:
@@ -75,9 +76,19 @@ class _Running:
 
 
 def measure(
-    point: Point, rows: Sequence[Row], *, iterations: int, warmup: int, workers: int, tell: Tell | None = None
+    point: Point,
+    rows: Sequence[Row],
+    *,
+    iterations: int,
+    warmup: int,
+    workers: int,
+    others: int | None = None,
+    tell: Tell | None = None,
 ) -> Measurement:
-    """Measure all rows; those that share directions and action noise are measured on the same episodes."""
+    """Measure all rows; those that share directions and action noise are measured on the same episodes.
+
+    `others` is the number of iterations for samplings other than that of plain ES, if not `iterations`.
+    """
     samplings = list(dict.fromkeys(row.sampling for row in rows))
     scale = _Scale()
     parts: list[Measured] = []
@@ -86,20 +97,21 @@ def measure(
         chosen = [row for row in rows if row.sampling == sampling]
         learn = warmup if any(row.method != "es" for row in chosen) else 0
         label = sampling[0] + (" shared noise" if sampling[1] else "")
+        turns = iterations if number == 0 or others is None else others
 
-        def count(done: int, total: int = learn + iterations, label: str = label) -> None:
+        def count(done: int, total: int = learn + turns, label: str = label) -> None:
             if tell is not None:
                 tell(label, done, total)
 
         session = _Session(point, chosen, scale, first=1 + number * 1_000_000, workers=workers)
-        found, fact = session.run(learn, iterations, count)
+        found, fact = session.run(learn, turns, count)
         parts += found
         facts.append(fact)
     order = {row.name: i for i, row in enumerate(rows)}
     seconds, returns, _ = facts[0]
     steps = sum(fact[2] for fact in facts)
     parts.sort(key=lambda measured: order[measured.row.name])
-    return Measurement(point, parts, seconds, float(returns.mean()), float(returns.std(ddof=1)), steps)
+    return Measurement(point, parts, seconds, float(returns.mean()), _spread(returns), scale.value, steps)
 
 
 class _Scale:
@@ -182,12 +194,11 @@ class _Session:
         sums, prepared = _gather(one, batch, threads)
         with np.errstate(all="ignore"):
             found = one.estimator.combine(sums, prepared, one.state)
-        gradient = found.gradient * np.float32(self.scale.value)
         if measured >= 0:
-            one.store[measured] = gradient
+            one.store[measured] = found.gradient
             one.seconds += time.perf_counter() - started
             return
-        one.warm += gradient
+        one.warm += found.gradient
         one.state = found.state
         if one.row.updates:
             one.past.append((sums, prepared))
@@ -212,6 +223,11 @@ def _replay(one: _Running, warmup: int) -> None:
         with np.errstate(all="ignore"):
             one.state = one.estimator.combine(sums, prepared, one.state).state
     one.past.clear()
+
+
+def _spread(returns: Array) -> float:
+    largest = float(np.abs(returns).max()) or 1.0  # squares of huge returns would overflow
+    return float((returns / largest).std(ddof=1) * largest)
 
 
 def _zeros(point: Point) -> Array:

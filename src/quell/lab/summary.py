@@ -66,8 +66,9 @@ class Summary:
 def summarise(measurement: Measurement, fisher: dict[str, Array], rng: np.random.Generator) -> list[Summary]:
     """A summary of every row; `fisher` holds each row's gradients in the policy's metric (see quell.lab.fisher)."""
     es = measurement.find("es")
-    iterations = len(es.gradients)
-    weights = {row.row.sampling: resamples(iterations, rng) for row in measurement.rows}
+    samplings = {row.row.sampling: len(row.gradients) for row in measurement.rows}
+    weights = {sampling: resamples(count, rng) for sampling, count in samplings.items()}
+    square = measurement.scale**2
     grams = {row.row.name: gram(row.gradients) for row in measurement.rows}
     best = min(measurement.rows, key=lambda row: variance(grams[row.row.name]))
     direction = _direction(measurement)
@@ -81,7 +82,7 @@ def summarise(measurement: Measurement, fisher: dict[str, Array], rng: np.random
         found.append(
             Summary(
                 name,
-                interval(variance(grams[name]), variances(grams[name], own)),
+                interval(variance(grams[name]) * square, variances(grams[name], own) * square),
                 ratio,
                 in_metric,
                 cosines(row, best, own),
@@ -158,9 +159,9 @@ def bias(row: Measured, es: Measured, direction: Array) -> Bias:
 
     def z(values: Array, plain: Array) -> Array:
         gap = values - plain if paired else values
-        error = gap.var(axis=0, ddof=1) + (0.0 if paired else plain.var(axis=0, ddof=1))
+        square = gap.var(axis=0, ddof=1) / count + (0.0 if paired else plain.var(axis=0, ddof=1) / len(plain))
         mean = values.mean(axis=0) - plain.mean(axis=0)
-        return np.asarray(mean / np.where(error > 0, np.sqrt(error / count), np.inf))
+        return np.asarray(mean / np.where(square > 0, np.sqrt(square), np.inf))
 
     along = float(z((row.gradients @ direction)[:, None], (es.gradients @ direction)[:, None])[0])
     largest = 0.0
@@ -168,7 +169,7 @@ def bias(row: Measured, es: Measured, direction: Array) -> Bias:
         part = slice(start, start + COLUMNS)
         each = z(row.gradients[:, part].astype(np.float64), es.gradients[:, part].astype(np.float64))
         largest = max(largest, float(np.abs(each).max()))
-    freedom = (count - 1) * (1 if paired else 2)
+    freedom = count - 1 + (0 if paired else len(es.gradients) - 1)
 
     def as_normal(value: float) -> float:
         return float(norm.isf(t.sf(value, freedom)))
