@@ -1,0 +1,167 @@
+"""How fast a task runs here, beside EnvPool and beside the library it comes from.
+
+All three run closed loop, with the same 2 x 32 policy and action noise: ours and EnvPool with ten members on all cores,
+the original as one environment in one process, which is how it is usually run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quell.keys import Purpose, generator
+from quell.perturb import Directions
+from quell.policy import Policy
+from quell.rollout import CpuEngine
+from quell.tasks.base import Task
+from quell.types import Episodes
+
+MEMBERS = 10
+GYM = {
+    "ant": "Ant",
+    "halfcheetah": "HalfCheetah",
+    "hopper": "Hopper",
+    "humanoid": "Humanoid",
+    "inverted-double-pendulum": "InvertedDoublePendulum",
+    "inverted-pendulum": "InvertedPendulum",
+    "swimmer": "Swimmer",
+    "walker2d": "Walker2d",
+}
+SUITE = {
+    "dm-cartpole-balance": ("cartpole", "balance"),
+    "dm-cartpole-swingup": ("cartpole", "swingup"),
+    "dm-cartpole-two-poles": ("cartpole", "two_poles"),
+    "dm-cheetah-run": ("cheetah", "run"),
+    "dm-hopper-hop": ("hopper", "hop"),
+    "dm-hopper-stand": ("hopper", "stand"),
+    "dm-pendulum-swingup": ("pendulum", "swingup"),
+    "dm-quadruped-escape": ("quadruped", "escape"),
+    "dm-quadruped-walk": ("quadruped", "walk"),
+}
+
+
+def envpool_id(name: str) -> str | None:
+    """EnvPool's name of one of our tasks, if it has it."""
+    if name in GYM:
+        return f"{GYM[name]}-v5"
+    if name in SUITE:
+        domain, task = SUITE[name]
+        return f"{domain.title()}{task.title().replace('_', '')}-v1"
+    return "BipedalWalker-v3" if name == "bipedalwalker" else None
+
+
+def ours(task: Task, workers: int, seconds: float) -> float:
+    """Steps per second of the CPU engine."""
+    policy = _policy(task)
+    theta = policy.init(generator(0, Purpose.INIT))
+    directions = Directions("gaussian", 0, MEMBERS // 2, policy.dim)
+    with CpuEngine(task, policy, directions, workers=workers, members=MEMBERS) as engine:
+        iterations = iter(range(10**9))
+
+        def once() -> int:
+            episodes = Episodes.of_pairs(next(iterations), MEMBERS // 2, 0.02, record=False, shared_reset=True)
+            return int(engine.rollout(theta, episodes).steps.sum())
+
+        return _rate(once, seconds)
+
+
+def envpool(task: Task, workers: int, seconds: float) -> float | None:
+    """Steps per second of EnvPool on the same task, or None if it does not have it."""
+    name = envpool_id(task.name)
+    if name is None:
+        return None
+    import envpool as library
+
+    envs = library.make(name, env_type="gymnasium", num_envs=MEMBERS, num_threads=workers)
+    shape = envs.action_space.shape
+
+    def flat(obs: Any) -> NDArray[np.float32]:
+        parts = obs.values() if isinstance(obs, dict) else [obs]
+        return np.concatenate([np.reshape(part, (MEMBERS, -1)) for part in parts], axis=1, dtype=np.float32)
+
+    current = [envs.reset()[0]]
+    policy = Policy(flat(current[0]).shape[1], int(np.prod(shape)))
+    rng = generator(0, Purpose.INIT)
+    act = policy.actor(np.stack([policy.init(rng) for _ in range(MEMBERS)]))
+
+    def once() -> int:
+        noise = np.stack([policy.draw_noise(rng, 100) for _ in range(MEMBERS)], axis=1)
+        for t in range(100):
+            actions = act(flat(current[0]), noise[t]).reshape(MEMBERS, *shape)
+            current[0] = envs.step(actions.astype(envs.action_space.dtype))[0]
+        return 100 * MEMBERS
+
+    return _rate(once, seconds)
+
+
+def original(task: Task, seconds: float) -> float | None:
+    """Steps per second of one Gymnasium or dm_control environment, or None if it is not built from one."""
+    step = _gymnasium(task.name) if task.name in GYM else _dm_control(task.name) if task.name in SUITE else None
+    if step is None:
+        return None
+
+    def once() -> int:
+        for _ in range(50):
+            step()
+        return 50
+
+    return _rate(once, seconds)
+
+
+def _gymnasium(name: str) -> Callable[[], None]:
+    import gymnasium
+
+    env = gymnasium.make(f"{GYM[name]}-v5")
+    obs, _ = env.reset(seed=0)
+    act, current = _single(len(obs), int(np.prod(env.action_space.shape or ()))), [obs]
+
+    def step() -> None:
+        current[0], _, terminated, truncated, _ = env.step(act(current[0]))
+        if terminated or truncated:
+            current[0], _ = env.reset()
+
+    return step
+
+
+def _dm_control(name: str) -> Callable[[], None] | None:
+    try:
+        from dm_control import suite
+
+        env = suite.load(*SUITE[name], task_kwargs={"random": 0})
+    except Exception:  # escape needs OpenGL to build; without it there is nothing to measure
+        return None
+    spec, stamp = env.action_spec(), env.reset()
+
+    def flat(observation: Any) -> NDArray[np.float64]:
+        return np.concatenate([np.ravel(part) for part in observation.values()])
+
+    act, current = _single(len(flat(stamp.observation)), spec.shape[0]), [stamp]
+
+    def step() -> None:
+        last = current[0].last()
+        current[0] = env.reset() if last else env.step(act(flat(current[0].observation)))
+
+    return step
+
+
+def _single(obs_size: int, action_size: int) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    policy, rng = Policy(obs_size, action_size), generator(0, Purpose.INIT)
+    act = policy.actor(policy.init(rng)[None])
+    return lambda obs: act(obs[None].astype(np.float32), policy.draw_noise(rng, 1))[0]
+
+
+def _policy(task: Task) -> Policy:
+    return Policy(task.obs_size, task.action_size, "categorical" if task.discrete else "gaussian")
+
+
+def _rate(once: Callable[[], int], seconds: float) -> float:
+    """Steps per second over about `seconds`, after one call to warm up."""
+    once()
+    started, steps = time.perf_counter(), 0
+    while (elapsed := time.perf_counter() - started) < seconds:
+        steps += once()
+    return steps / elapsed
