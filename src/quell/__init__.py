@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from quell.api import Result, TrainedPolicy, evaluate, load, resume, train
+    from quell.compute import Compute
     from quell.errors import QuellError, UsageError
     from quell.estimate import Estimate, Estimator
     from quell.estimate.control_variate import ControlVariate
@@ -28,6 +29,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "quell.api": ("Result", "TrainedPolicy", "evaluate", "load", "resume", "train"),
+    "quell.compute": ("Compute",),
     "quell.errors": ("QuellError", "UsageError"),
     "quell.estimate": ("Estimate", "Estimator"),
     "quell.estimate.control_variate": ("ControlVariate",),
@@ -42,6 +44,7 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Batch",
+    "Compute",
     "ControlVariate",
     "CpuEngine",
     "Directions",

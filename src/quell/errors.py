@@ -27,6 +27,10 @@ class EnvironmentFailure(QuellError):
     """An environment raised, or returned what its own spaces rule out; the message says how to replay it."""
 
 
+class EngineFailure(QuellError):
+    """Episodes can no longer be run; the run so far is saved and can be resumed."""
+
+
 EXTRAS = {
     "plot": "matplotlib",
     "video": "imageio_ffmpeg",
@@ -34,6 +38,7 @@ EXTRAS = {
     "robo": "pybullet_envs_gymnasium",
     "box2d": "Box2D",
     "envpool": "envpool",
+    "ray": "ray",
 }
 """Optional dependency group -> the module that shows whether it is installed."""
 

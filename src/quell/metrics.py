@@ -41,6 +41,11 @@ METRICS: dict[str, str] = {
     "trouble/flat": "1 when all returns were equal, so that the batch carries no gradient.",
     "trouble/cv_dropped": "1 when the policy gradient overflowed and the batch fell back to plain ES.",
     "trouble/skipped": "1 when no finite gradient could be formed and theta was left as it was.",
+    "cluster/workers": "Ray workers at hand.",
+    "cluster/lost": "Ray workers lost in this session (dead, silent or overdue); others did their work.",
+    "cluster/reissued": "Pieces of work given to a second worker in this session.",
+    "cluster/bytes_out": "Bytes of arrays broadcast in this iteration, counted once however many workers read them.",
+    "cluster/bytes_in": "Bytes of arrays that came back from the workers in this iteration.",
     "trouble/total": "Iterations so far with any of the above.",
 }
 

@@ -1,8 +1,8 @@
 """Sums over pairs whose rounding does not depend on who computed which part.
 
-Floating-point addition is not associative, so the order is fixed: pairs are cut into at most 64 consecutive blocks, a
+Floating-point addition is not associative, so the order is fixed: pairs are cut into at most 1024 consecutive blocks, a
 block is summed in pair order, and blocks are added along a binary tree. Any number of threads or machines that compute
-whole blocks get the same bits.
+whole blocks get the same bits, and whoever holds whole subtrees may add them up before sending them on.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 Sums = dict[str, NDArray[Any]]
 """Named additive quantities: two of them add name by name."""
+Node = tuple[int, int]
+"""(level, index): the sum of leaves index * 2^level to (index + 1) * 2^level - 1."""
 
-LEAVES = 64
+LEAVES = 1024  # also the largest number of workers that can share an iteration
 
 
 def blocks(pairs: int) -> list[range]:
@@ -25,13 +27,44 @@ def blocks(pairs: int) -> list[range]:
     return [range(start, min(start + size, pairs)) for start in range(0, pairs, size)]
 
 
+class Tree:
+    """Sums of some of the tree's leaves, merged as far as complete subtrees allow.
+
+    A range of leaves is held as at most 2 log2(leaves) nodes, and all of them as one: the total.
+    """
+
+    def __init__(self, leaves: int) -> None:
+        self.leaves = leaves
+        self.nodes: dict[Node, Sums] = {}
+
+    def add(self, node: Node, sums: Sums) -> None:
+        """Put a node in place and merge upwards while its sibling is there."""
+        level, index = node
+        while (width := -(-self.leaves >> level)) > 1:  # nodes on this level
+            sibling = index ^ 1
+            if sibling < width:  # the last of an odd number goes up as it is
+                if (level, sibling) not in self.nodes:
+                    break
+                other = self.nodes.pop((level, sibling))
+                left, right = (sums, other) if index < sibling else (other, sums)
+                sums = {name: left[name] + right[name] for name in left}
+            level, index = level + 1, index // 2
+        self.nodes[level, index] = sums
+
+    @property
+    def total(self) -> Sums:
+        """The sum of all leaves, once all are there."""
+        (total,) = self.nodes.values()
+        return total
+
+
 def tree_sum(parts: Iterable[Sums]) -> Sums:
     """Sum along a binary tree over the list: neighbours first, then neighbouring sums."""
-    level = list(parts)
-    while len(level) > 1:
-        odd = level[-1:] if len(level) % 2 else []
-        level = [{k: a[k] + b[k] for k in a} for a, b in zip(level[::2], level[1::2], strict=False)] + odd
-    return level[0]
+    parts = list(parts)
+    tree = Tree(len(parts))
+    for leaf, part in enumerate(parts):
+        tree.add((0, leaf), part)
+    return tree.total
 
 
 def accumulate(sums: Sums, **terms: Any) -> None:

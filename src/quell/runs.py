@@ -24,7 +24,7 @@ from quell.errors import UsageError
 
 RECORDED_PACKAGES = (
     *("quell", "jax", "jaxlib", "optax", "numpy", "scipy", "mujoco", "gymnasium"),
-    *("dm_control", "envpool", "pybullet", "Box2D"),
+    *("dm_control", "envpool", "pybullet", "Box2D", "ray"),
 )
 
 

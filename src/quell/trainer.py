@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quell import checkpoint
+from quell.compute import Compute
 from quell.config import Config, to_dict
-from quell.errors import QuellError, TroubleError
+from quell.errors import EngineFailure, QuellError, TroubleError
 from quell.estimate import State, estimate
 from quell.keys import Purpose, generator
 from quell.methods import make_directions, make_estimator, make_policy, make_task
@@ -22,7 +23,7 @@ from quell.observations import ObsStats
 from quell.optimise import Optimiser
 from quell.progress import Progress
 from quell.returns import finite_pairs
-from quell.rollout import CpuEngine
+from quell.rollout import CpuEngine, Engine
 from quell.runs import Run
 from quell.tasks.base import Task
 from quell.types import Batch, Episodes, Rollouts
@@ -53,16 +54,25 @@ COUNTERS = ("iteration", "steps", "eval_steps", "seconds", "trouble", "trouble_i
 class Trainer:
     """One run's fixed parts (task, policy, directions, estimator, optimiser, engine), and its iteration."""
 
-    def __init__(self, config: Config, workers: int, task: Task | None = None) -> None:
+    def __init__(self, config: Config, compute: Compute | int, task: Task | None = None) -> None:
         self.config = config
         self.task = task or make_task(config)
         self.policy = make_policy(config, self.task)
         self.directions = make_directions(config, self.policy)
         self.estimator = make_estimator(config, self.policy)
         self.optimiser = Optimiser(config)
-        members = max(2 * config.pairs, config.eval_episodes)
-        self.engine = CpuEngine(self.task, self.policy, self.directions, workers=workers, members=members)
-        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="quell-estimate")
+        self.compute = Compute(compute) if isinstance(compute, int) else compute
+        self.engine = self._make_engine()
+        self._threads = ThreadPoolExecutor(self.compute.processes, thread_name_prefix="quell-estimate")
+
+    def _make_engine(self) -> Engine:
+        compute, parts = self.compute, (self.task, self.policy, self.directions)
+        members = max(2 * self.config.pairs, self.config.eval_episodes)
+        if compute.engine == "cpu":
+            return CpuEngine(*parts, workers=compute.processes, members=members)
+        from quell.rollout.cluster.engine import RayEngine
+
+        return RayEngine(*parts, self.estimator, members=members, compute=compute)
 
     def close(self) -> None:
         self._threads.shutdown()
@@ -112,6 +122,7 @@ class Trainer:
             **_return_metrics(rollouts),
             "action_std": float(self.policy.std(theta).mean()),
             **row,
+            **self.engine.metrics(),
             "trouble/total": following.trouble,
         }
         return following, row
@@ -130,7 +141,9 @@ class Trainer:
         rate = self.optimiser.learning_rate(state.steps)
         norm = 0.0
         for _ in range(self.estimator.updates):
-            found = estimate(self.estimator, batch, memory, theta=theta, mapper=self._threads.map)
+            found = estimate(
+                self.estimator, batch, memory, theta=theta, mapper=self._threads.map, total=self.engine.total
+            )
             norm = float(np.linalg.norm(found.gradient.astype(np.float64)))
             moved, moved_optimiser = self.optimiser.step(theta, found.gradient, optimiser, rate)
             if not good.any() or not np.isfinite(norm) or not np.isfinite(moved).all():
@@ -183,10 +196,10 @@ class Trainer:
 
 
 def run_training(
-    config: Config, run: Run, *, workers: int, progress: Progress, resume: bool = False, task: Task | None = None
+    config: Config, run: Run, *, compute: Compute, progress: Progress, resume: bool = False, task: Task | None = None
 ) -> TrainState:
     """Train until the step budget is spent, or until `progress.stop_requested`; always leaves a checkpoint behind."""
-    trainer = Trainer(config, workers, task)
+    trainer = Trainer(config, compute, task)
     try:
         saved = checkpoint.load_newest(run.checkpoints) if resume else None
         state = trainer.restore(*saved) if saved else trainer.initial_state()
@@ -204,11 +217,16 @@ def run_training(
 def _loop(trainer: Trainer, state: TrainState, run: Run, writer: MetricsWriter, progress: Progress) -> TrainState:
     config = trainer.config
     while state.steps < config.steps and not progress.stop_requested:
-        state, row = trainer.iterate(state)
-        last = state.steps >= config.steps
-        if last or (config.eval_every and state.iteration % config.eval_every == 0):
-            state, evaluation = trainer.evaluate(state)
-            row |= evaluation
+        before = state
+        try:
+            state, row = trainer.iterate(state)
+            last = state.steps >= config.steps
+            if last or (config.eval_every and state.iteration % config.eval_every == 0):
+                state, evaluation = trainer.evaluate(state)
+                row |= evaluation
+        except EngineFailure as error:  # the iteration is repeated on resuming, as it would have been
+            trainer.save(run, before)
+            raise EngineFailure(f"{error}\nsaved after iteration {before.iteration}: quell resume {run.path}") from None
         writer.write(row)
         progress.show(row)
         if state.trouble_in_a_row >= config.max_trouble:

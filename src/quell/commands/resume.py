@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +22,7 @@ course need --fork, which continues in a new folder. The defaults below are the 
 @dataclass(frozen=True)
 class Arguments:
     config: Annotated[Config, tyro.conf.arg(name="")]
-    compute: Annotated[Compute, tyro.conf.arg(name="")] = Compute()
+    compute: Annotated[Compute, tyro.conf.arg(name="")] = field(default_factory=Compute)
     fork: bool = False
     """Continue in a new folder, with changed settings allowed."""
 

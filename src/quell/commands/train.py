@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -25,7 +25,7 @@ TASK may be gym:ID or envpool:ID. An environment of your own: quell train --trus
 @dataclass(frozen=True)
 class Arguments:
     config: Annotated[Config, tyro.conf.arg(name="")]
-    compute: Annotated[Compute, tyro.conf.arg(name="")] = Compute()
+    compute: Annotated[Compute, tyro.conf.arg(name="")] = field(default_factory=Compute)
     out: Path = Path("runs")
     """Where run folders are made."""
     name: str | None = None

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from quell.reduce import Sums, blocks, tree_sum
+from quell.reduce import Node, Sums, Tree, blocks
 from quell.types import Batch
 
 Array = NDArray[Any]
@@ -61,24 +61,51 @@ class Estimator(Protocol):
 
 
 Mapper = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
+Total = Callable[[Estimator, Batch, Any, Array], Sums]
+"""(estimator, batch, prepared, theta) -> the sum of all pairs' contributions, in the order that quell.reduce fixes."""
 
 
 def estimate(
-    estimator: Estimator, batch: Batch, state: State, *, theta: Array | None = None, mapper: Mapper = map
+    estimator: Estimator,
+    batch: Batch,
+    state: State,
+    *,
+    theta: Array | None = None,
+    mapper: Mapper = map,
+    total: Total | None = None,
 ) -> Estimate:
-    """Run an estimator on one batch: prepare, contributions of every block of pairs (through `mapper`), combine."""
+    """Run an estimator on one batch: prepare, sum the contributions of all pairs, combine.
+
+    The sum is taken here (through `mapper`) unless `total` takes it where the trajectories are.
+    """
     theta = batch.theta if theta is None else theta
     # Overflow in a wild member is found by looking at the result, so it need not also warn.
     with np.errstate(all="ignore"):
         prepared = estimator.prepare(batch, state)
-    parts = mapper(lambda pairs: _quiet(estimator, batch, prepared, pairs, theta), blocks(batch.pairs))
+    if total is not None:
+        sums = total(estimator, batch, prepared, theta)
+    else:
+        leaves = range(len(blocks(batch.pairs)))
+        (sums,) = contributions(estimator, batch, prepared, theta, leaves, mapper).values()
     with np.errstate(all="ignore"):
-        return estimator.combine(tree_sum(parts), prepared, state)
+        return estimator.combine(sums, prepared, state)
 
 
-def _quiet(estimator: Estimator, batch: Batch, prepared: Any, pairs: Iterable[int], theta: Array) -> Sums:
+def contributions(
+    estimator: Estimator, batch: Batch, prepared: Any, theta: Array, leaves: range, mapper: Mapper = map
+) -> dict[Node, Sums]:
+    """Sums of consecutive blocks of pairs, merged as far as whole subtrees go."""
+    cut = blocks(batch.pairs)
+
+    def block(leaf: int) -> Sums:
+        with np.errstate(all="ignore"):
+            return estimator.contribution(batch, prepared, cut[leaf], theta)
+
+    tree = Tree(len(cut))
     with np.errstate(all="ignore"):
-        return estimator.contribution(batch, prepared, pairs, theta)
+        for leaf, sums in zip(leaves, mapper(block, leaves), strict=True):
+            tree.add((0, leaf), sums)
+    return tree.nodes
 
 
 def total_variance(total: Array, squares: Array, count: float) -> float:

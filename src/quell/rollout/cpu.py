@@ -10,6 +10,8 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -20,7 +22,7 @@ from quell.observations import ObsStats
 from quell.perturb import Directions
 from quell.policy import Policy
 from quell.rollout.memory import Layout, SharedArrays
-from quell.rollout.simulate import Setting
+from quell.rollout.simulate import Setting, describe_members
 from quell.tasks.base import Task
 from quell.types import Episodes, Rollouts, Trajectories
 
@@ -29,6 +31,10 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_
 
 class WorkerFailure(QuellError):
     """A worker process died or its task raised."""
+
+
+class WorkerLost(WorkerFailure):
+    """A worker process ended without an answer; the same request may well succeed elsewhere."""
 
 
 class CpuEngine:
@@ -43,18 +49,22 @@ class CpuEngine:
         self._arrays = SharedArrays.create(_layout(task, policy, members))
         self._capacity = members
         self._workers: list[tuple[subprocess.Popen[bytes], Connection]] = []
-        setting = Setting(task, policy, directions)
+        self._setting = Setting(task, policy, directions)
         try:
             for _ in range(max(1, min(workers, members))):
-                self._workers.append(_start_worker(self._arrays, setting))
+                self._workers.append(_start_worker(self._arrays, self._setting))
             for process, connection in self._workers:
                 _receive(process, connection)
         except BaseException:
             self.close()
             raise
 
-    def rollout(self, theta: NDArray[Any], episodes: Episodes, normaliser: ObsStats | None = None) -> Rollouts:
+    def rollout(
+        self, theta: NDArray[Any], episodes: Episodes, normaliser: ObsStats | None = None, rows: range | None = None
+    ) -> Rollouts:
+        """Run all members, or only those in `rows`; the other rows of the results stay as they were."""
         count = len(episodes.members)
+        rows = range(count) if rows is None else rows
         if count > self._capacity:
             raise ValueError(f"engine was made for {self._capacity} members, asked for {count}")
         arrays = self._arrays
@@ -63,14 +73,20 @@ class CpuEngine:
             arrays["obs_mean"][:], arrays["obs_scale"][:] = normaliser.normaliser()
         busy = {}
         for k, (process, connection) in enumerate(self._workers):
-            indices = range(k, count, len(self._workers))
+            indices = rows[k :: len(self._workers)]
             if indices:
                 connection.send((episodes, indices, normaliser is not None))
-                busy[connection] = process
+                busy[connection] = process, indices
         while busy:
             for ready in wait(list(busy)):
                 assert isinstance(ready, Connection)
-                _receive(busy.pop(ready), ready)
+                process, indices = busy.pop(ready)
+                _receive(process, ready, partial(describe_members, self._setting, episodes, indices))
+        return self.results(episodes)
+
+    def results(self, episodes: Episodes) -> Rollouts:
+        """What the arrays hold for the members of a request."""
+        arrays, count = self._arrays, len(episodes.members)
         return Rollouts(
             rewards=arrays["rewards"][:count],
             steps=arrays["steps"][:count].copy(),
@@ -78,6 +94,13 @@ class CpuEngine:
             trajectories=Trajectories(arrays["obs"][:count], arrays["actions"][:count]) if episodes.record else None,
             obs_sums=arrays["obs_sums"][:count],
         )
+
+    @property
+    def total(self) -> None:
+        """Trajectories are in this process, and so is the estimator's work."""
+
+    def metrics(self) -> dict[str, float]:
+        return {}
 
     def close(self) -> None:
         for _, connection in self._workers:
@@ -129,13 +152,16 @@ def _start_worker(arrays: SharedArrays, setting: Setting) -> tuple[subprocess.Po
     return process, connection
 
 
-def _receive(process: subprocess.Popen[bytes], connection: Connection) -> None:
+def _receive(
+    process: subprocess.Popen[bytes], connection: Connection, doing: Callable[[], str] = lambda: "starting"
+) -> None:
+    """Wait for a worker's answer; `doing` says what it was at, should it have died."""
     try:
         answer = connection.recv()
     except (EOFError, ConnectionResetError):
         code = process.wait()
         how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
-        raise WorkerFailure(f"a worker process ended unexpectedly ({how})") from None
+        raise WorkerLost(f"a worker process ended unexpectedly ({how}) while {doing()}") from None
     if answer is not None:
         error, text = answer
         if isinstance(error, QuellError):

@@ -13,6 +13,7 @@ from quell.keys import Purpose, generator
 from quell.perturb import Directions
 from quell.policy import Policy
 from quell.tasks.base import Simulator, Task
+from quell.tasks.foreign import ForeignTask, episode_seed
 from quell.types import Episodes
 
 Array = NDArray[Any]
@@ -86,6 +87,19 @@ def _generators(seed: int, episodes: Episodes, pair: int, sign: int) -> tuple[np
     environment = key if episodes.shared_reset else (*key, mark)
     noise = 0 if episodes.shared_noise else mark
     return generator(seed, Purpose.ENVIRONMENT, *environment), generator(seed, Purpose.ACTION, *key, noise)
+
+
+def describe_members(setting: Setting, episodes: Episodes, indices: Sequence[int]) -> str:
+    """Which episodes these are, in words, with what it takes to replay one."""
+    members = [episodes.members[i] for i in indices]
+    names = ", ".join(f"{pair}{'+' if sign > 0 else '-' if sign < 0 else ''}" for pair, sign in members)
+    kind = "evaluation episodes" if episodes.evaluation else "pairs"
+    text = f"running {kind} {names} of iteration {episodes.iteration}, seed {setting.directions.seed}"
+    if isinstance(setting.task, ForeignTask):
+        draws = [_generators(setting.directions.seed, episodes, *member)[0] for member in members]
+        seeds = [episode_seed(rng) for rng in draws]
+        text += f"; episode seeds {', '.join(map(str, seeds))}; to replay the first: {setting.task.replay(seeds[0])}"
+    return text
 
 
 def _run_group(

@@ -57,6 +57,11 @@ def as_pairs(kwargs: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     return tuple(sorted(kwargs.items()))
 
 
+def episode_seed(rng: np.random.Generator) -> int:
+    """The seed an environment is reset with: the first number a member's generator gives."""
+    return int(rng.integers(2**31 - 1))
+
+
 def describe(error: Exception) -> str:
     """What an environment raised, and where: the traceback itself does not leave a worker process."""
     place = traceback.extract_tb(error.__traceback__)[-1]
@@ -86,7 +91,7 @@ class ForeignSimulator:
         self._terminated = np.zeros(count, bool)
         self.truncated = np.zeros(count, bool)
         self._time = 0
-        self._seeds = [int(rng.integers(2**31 - 1)) for rng in generators]
+        self._seeds = [episode_seed(rng) for rng in generators]
         return self._seeds
 
     def _running(self, actions: Array, active: NDArray[np.bool_]) -> tuple[list[int], Array]:

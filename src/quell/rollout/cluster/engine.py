@@ -1,0 +1,173 @@
+"""The Ray engine: an iteration cut into shards of whole blocks, one per worker."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quell.compute import Compute
+from quell.estimate import Estimator
+from quell.observations import ObsStats
+from quell.perturb import Directions
+from quell.policy import Policy
+from quell.reduce import Sums, Tree, blocks
+from quell.rollout.cluster.fleet import Fleet, Job, Patience
+from quell.rollout.cluster.session import Session
+from quell.rollout.cluster.worker import Request, Scalars, Setup
+from quell.tasks.base import Task
+from quell.types import Batch, Episodes, Rollouts
+
+Array = NDArray[Any]
+
+
+@dataclass
+class Traffic:
+    """Bytes of arrays in one iteration: broadcast (once, however many read it) and gathered over all workers."""
+
+    broadcast: int = 0
+    gathered: int = 0
+
+
+class RayEngine:
+    """Runs episodes on Ray workers and adds up their contributions there; the same bits as on one machine."""
+
+    def __init__(
+        self,
+        task: Task,
+        policy: Policy,
+        directions: Directions,
+        estimator: Estimator,
+        *,
+        members: int,
+        compute: Compute,
+        patience: Patience | None = None,
+    ) -> None:
+        self.policy, self._horizon = policy, task.horizon
+        setup = Setup(task, policy, directions, estimator, members, compute.worker_cores)
+        self._session = Session(compute.address, compute.processes * compute.worker_cores)
+        count = compute.processes if self._session.local else compute.workers
+        patience = patience or Patience(compute.worker_timeout, max(120.0, 2 * compute.worker_timeout))
+        try:
+            import ray
+
+            self._ray = ray
+            self.fleet = Fleet(setup, count, len(blocks(directions.pairs)), patience)
+        except BaseException:
+            self._session.close()
+            raise
+        self._serials = itertools.count()
+        self._request: tuple[Request, Any] | None = None
+        self._shards: list[tuple[range, Job]] = []
+        self.traffic = Traffic()
+
+    def rollout(self, theta: Array, episodes: Episodes, normaliser: ObsStats | None = None) -> Rollouts:
+        """Run episodes; the scalars of all of them. Trajectories stay with the workers, for `total`."""
+        request = Request(next(self._serials), theta, episodes, normaliser)
+        reference = self._ray.put(request)
+        self._request = request, reference
+        self.traffic = Traffic(broadcast=theta.nbytes)
+        count = len(episodes.members)
+        if episodes.evaluation:
+            cut = [range(row, row + 1) for row in range(count)]
+        else:
+            cut = [range(2 * block.start, 2 * block.stop) for block in blocks(count // 2)]
+        shards = _shards(len(cut), self.fleet.ready)
+        jobs = [self._rollout_job(reference, range(cut[s[0]].start, cut[s[-1]].stop)) for s in shards]
+        self._shards = list(zip(shards, jobs, strict=True))
+        results = self.fleet.run(jobs)
+        self.traffic.gathered += sum(result.nbytes for result in results)
+        return _joined(results, self._horizon if episodes.record else 1)
+
+    def total(self, estimator: Estimator, batch: Batch, prepared: Any, theta: Array) -> Sums:
+        """The sum of the contributions of all pairs of the batch just run (`estimator` is the one given at the start).
+
+        Each worker merges its blocks as far as whole subtrees go, and the rest of the tree is added up here.
+        """
+        assert self._request is not None
+        request, reference = self._request
+        assert batch.iteration == request.episodes.iteration
+        moved = None if theta is request.theta else theta
+        self.traffic.broadcast += _nbytes(prepared) + _nbytes(moved)
+        prepared, moved = self._ray.put(prepared), None if moved is None else self._ray.put(moved)
+        jobs = [
+            Job(_Contribute(reference, leaves, prepared, moved), done.holder if estimator.records else None)
+            for leaves, done in self._shards
+        ]
+        tree = Tree(len(blocks(batch.pairs)))
+        for nodes in self.fleet.run(jobs):
+            self.traffic.gathered += _nbytes(nodes)
+            for node, sums in sorted(nodes.items()):
+                tree.add(node, sums)
+        return tree.total
+
+    def metrics(self) -> dict[str, float]:
+        """What the last iteration moved, and what befell the workers so far."""
+        return {
+            "cluster/workers": float(self.fleet.ready),
+            "cluster/lost": float(self.fleet.lost),
+            "cluster/reissued": float(self.fleet.reissued),
+            "cluster/bytes_out": float(self.traffic.broadcast),
+            "cluster/bytes_in": float(self.traffic.gathered),
+        }
+
+    def close(self) -> None:
+        self._request, self._shards = None, []
+        self.fleet.close()
+        self._session.close()
+
+    def __enter__(self) -> RayEngine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _rollout_job(self, request: Any, rows: range) -> Job:
+        return Job(lambda actor: actor.rollout.options(concurrency_group="work").remote(request, rows))
+
+
+@dataclass(frozen=True)
+class _Contribute:
+    """The call for a shard's contributions."""
+
+    request: Any
+    leaves: range
+    prepared: Any
+    theta: Any
+
+    def __call__(self, actor: Any) -> Any:
+        call = actor.contribute.options(concurrency_group="work")
+        return call.remote(self.request, self.leaves, self.prepared, self.theta)
+
+
+def _shards(leaves: int, workers: int) -> list[range]:
+    """Consecutive leaves for each worker, as equal as can be."""
+    workers = max(1, min(leaves, workers))
+    edges = [leaves * k // workers for k in range(workers + 1)]
+    return [range(*ends) for ends in itertools.pairwise(edges)]
+
+
+def _joined(parts: list[Scalars], width: int) -> Rollouts:
+    """The scalars of all members in order; rewards padded with zeros to `width`, as one machine would have them."""
+    count = sum(len(part.steps) for part in parts)
+    rewards, row = np.zeros((count, width)), 0
+    for part in parts:
+        rewards[row : row + len(part.rewards), : part.rewards.shape[1]] = part.rewards
+        row += len(part.rewards)
+    joined = {name: np.concatenate([getattr(p, name) for p in parts]) for name in ("steps", "terminated", "obs_sums")}
+    return Rollouts(rewards, trajectories=None, **joined)
+
+
+def _nbytes(value: Any) -> int:
+    """Bytes of all arrays within dataclasses, dictionaries and sequences."""
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    if dataclasses.is_dataclass(value):
+        return sum(_nbytes(getattr(value, item.name)) for item in dataclasses.fields(value))
+    if isinstance(value, dict):
+        return sum(map(_nbytes, value.values()))
+    return sum(map(_nbytes, value)) if isinstance(value, list | tuple) else 0

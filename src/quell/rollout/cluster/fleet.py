@@ -1,0 +1,260 @@
+"""Keeping workers alive, handing them jobs, and re-issuing what is lost.
+
+A job is one call to a worker that gives the same bits wherever and however often it runs, so the answer to every fault
+is the same: forget the worker, start another, give its job to whoever is idle. Three things count as a fault:
+
+* Ray says so: the process or its machine is gone, or a result was lost on the way.
+* Silence: no answer to pings (which a thread of their own answers) for `silence` seconds.
+* Overdue: the call takes far longer than any before it. The limit doubles with every attempt at the same job, so a job
+  that truly takes long is finished in the end; no episode is ever cut short to meet a deadline.
+
+Only time during which this process was attentive counts, so a suspended laptop loses nobody.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from quell.errors import EngineFailure, QuellError
+from quell.rollout.cluster.worker import Setup, Worker
+from quell.rollout.cpu import WorkerLost
+
+TICK = 0.5  # the longest wait before faults are looked for again
+LOOK = 2.0  # between looks at what the cluster offers
+GATHER = 10.0  # how long the first iteration waits for workers still starting, once one is ready
+ATTEMPTS = 10  # a job that has lost this many workers is what kills them
+OVERDUE = 20.0  # times the longest call so far
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long to wait, in seconds, before calling something lost."""
+
+    silence: float = 60.0
+    """A worker that answers nothing."""
+    stall: float = 120.0
+    """No worker at all."""
+    call: float = 600.0
+    """A call is never overdue before this."""
+
+
+@dataclass(eq=False)
+class Job:
+    """A call that any worker can make; `holder` is the one that has what it needs, or, once it is done, that did it."""
+
+    submit: Callable[[Any], Any]
+    holder: Member | None = None
+    attempts: int = 0
+
+
+@dataclass(eq=False)
+class Member:
+    """A worker as the fleet sees it; the three pending answers are Ray references."""
+
+    actor: Any
+    starting: Any
+    ping: Any = None
+    call: Any = None
+    job: Job | None = None
+    alive: bool = True
+    quiet: float = 0.0  # since it last answered anything
+    busy: float = 0.0  # since it was given its job
+    where: tuple[str, int] = ("", 0)  # host and process id
+
+    @property
+    def ready(self) -> bool:
+        return self.starting is None
+
+    @property
+    def pending(self) -> list[Any]:
+        return [ref for ref in (self.starting, self.ping, self.call) if ref is not None]
+
+
+class Fleet:
+    """The workers of a session: `count` of them, or as many as the cluster's cores allow, however these change."""
+
+    def __init__(self, setup: Setup, count: int | None, most: int, patience: Patience) -> None:
+        import ray
+
+        self._ray, self._count, self._most, self._patience = ray, count, most, patience
+        self._cores = setup.cores
+        self._setup = ray.put(setup)
+        self._actors = ray.remote(
+            num_cpus=setup.cores,
+            max_restarts=0,
+            max_task_retries=0,  # Ray's own retries would not know that a replacement is already at work
+            concurrency_groups={"work": 1, "ping": 1},
+        )(Worker)
+        self.members: list[Member] = []
+        self.lost = 0
+        self.reissued = 0
+        self._why = "none could be started"
+        self._slowest = self._stalled = 0.0
+        self._failed_starts = 0  # in a row
+        self._wanted = 0
+        self._ticked = self._next_look = self._next_start = time.monotonic()
+        self._gather()
+
+    def close(self) -> None:
+        for member in self.members:
+            self._kill(member)
+        self.members = []
+
+    @property
+    def ready(self) -> int:
+        """How many workers could take a job."""
+        return sum(member.ready for member in self.members)
+
+    def run(self, jobs: Sequence[Job]) -> list[Any]:
+        """The results of all jobs, in their order."""
+        todo, done = deque(jobs), dict[Job, Any]()
+        self._ticked = time.monotonic()
+        while len(done) < len(jobs):
+            self._recruit()
+            self._assign(todo)
+            for member, result in self._listen():
+                assert member.job is not None
+                done[member.job] = result
+                member.job.holder, member.job = member, None
+            todo.extend(self._lose_the_faulty())
+        return [done[job] for job in jobs]
+
+    def _gather(self) -> None:
+        """Wait for the first worker, and a little longer for the rest; who comes later joins then."""
+        first: float | None = None
+        while not self.ready or (self.ready < self._wanted and time.monotonic() - (first or 0.0) < GATHER):
+            self._recruit()
+            for _ in self._listen():
+                pass
+            self._lose_the_faulty()
+            first = first or (time.monotonic() if self.ready else None)
+
+    def _recruit(self) -> None:
+        """Start as many workers as are missing; after failed starts, ever less often."""
+        now = time.monotonic()
+        if now >= self._next_look:
+            self._next_look = now + LOOK
+            nodes = [] if self._count else [node for node in self._ray.nodes() if node["Alive"]]
+            offered = sum(int(node["Resources"].get("CPU", 0) // self._cores) for node in nodes)
+            self._wanted = min(self._count or offered, self._most)
+        while len(self.members) < self._wanted and now >= self._next_start:
+            actor = self._actors.remote(self._setup)
+            starting = actor.start.options(concurrency_group="work").remote()
+            self.members.append(Member(actor, starting))
+
+    def _assign(self, todo: deque[Job]) -> None:
+        """Give idle workers jobs: what they hold the data for first, then what no living worker does."""
+        for member in self.members:
+            if not todo:
+                return
+            if not member.ready or member.job is not None:
+                continue
+            own = [job for job in todo if job.holder is member]
+            free = [job for job in todo if job.holder is None or not job.holder.alive]
+            for job in (own or free)[:1]:
+                todo.remove(job)
+                member.job, member.busy = job, 0.0
+                member.call = job.submit(member.actor)
+
+    def _listen(self) -> list[tuple[Member, Any]]:
+        """Wait a moment for answers; the results of calls that are done. Faults mark their worker as not alive."""
+        self._send_pings()
+        owner = {ref: member for member in self.members for ref in member.pending}
+        if owner:
+            self._ray.wait(list(owner), num_returns=1, timeout=TICK)
+            answered, _ = self._ray.wait(list(owner), num_returns=len(owner), timeout=0)
+        else:
+            answered = []
+            time.sleep(TICK)
+        now = time.monotonic()
+        passed, self._ticked = min(now - self._ticked, 2 * TICK), now
+        for member in self.members:
+            member.quiet += passed if member.ready else 0.0
+            member.busy += passed
+        self._stalled = 0.0 if self.ready else self._stalled + passed
+        return [(owner[ref], result) for ref in answered for result in self._answer(owner[ref], ref)]
+
+    def _send_pings(self) -> None:
+        for member in self.members:
+            if member.ready and member.ping is None and member.quiet > self._patience.silence / 6:
+                member.ping = member.actor.ping.options(concurrency_group="ping").remote()
+
+    def _answer(self, member: Member, ref: Any) -> list[Any]:
+        """Take in one answer: a list with the result if it is that of a call."""
+        errors = self._ray.exceptions
+        try:
+            result = self._ray.get(ref)
+        except errors.ActorUnavailableError:  # a message was lost: ask again; silence decides when to give up
+            self._ask_again(member, ref)
+            return []
+        except errors.RayTaskError as error:
+            cause = error.cause
+            if not isinstance(cause, WorkerLost | errors.RayError):
+                raise cause if isinstance(cause, QuellError) else QuellError(f"a worker failed:\n{error}") from None
+            self._blame(member, cause)
+            return []
+        except errors.RayError as error:
+            self._blame(member, error)
+            return []
+        member.quiet = 0.0
+        if ref == member.ping:
+            member.ping = None
+            return []
+        if ref == member.starting:
+            member.where, member.starting = result, None
+            self._failed_starts = 0
+            return []
+        member.call = None
+        self._slowest = max(self._slowest, member.busy)
+        return [result]
+
+    def _ask_again(self, member: Member, ref: Any) -> None:
+        if ref == member.ping:
+            member.ping = None
+        elif ref == member.starting:
+            member.starting = member.actor.start.options(concurrency_group="work").remote()
+        else:
+            assert member.job is not None
+            member.call = member.job.submit(member.actor)
+
+    def _blame(self, member: Member, error: BaseException) -> None:
+        member.alive = False
+        self._why = str(error).strip().partition("\n")[0]
+        if not member.ready:
+            self._failed_starts += 1
+            self._next_start = time.monotonic() + min(30.0, 0.5 * 2**self._failed_starts)
+
+    def _lose_the_faulty(self) -> list[Job]:
+        """Forget workers that are dead, silent or overdue; the jobs they leave behind."""
+        left = []
+        for member in list(self.members):
+            limit = max(self._patience.call, OVERDUE * self._slowest) * 2 ** (member.job.attempts if member.job else 0)
+            if member.quiet > self._patience.silence:
+                self._blame(member, TimeoutError(f"no sign of life for {self._patience.silence:.0f} s"))
+            elif member.job is not None and member.busy > limit:
+                self._blame(member, TimeoutError(f"a call took more than {limit:.0f} s"))
+            if member.alive:
+                continue
+            self.lost += 1
+            self.members.remove(member)
+            self._kill(member)
+            if member.job is not None:
+                left.append(member.job)
+        for job in left:
+            self.reissued += 1
+            job.attempts += 1
+            if job.attempts >= ATTEMPTS:
+                raise EngineFailure(f"{ATTEMPTS} Ray workers were lost over the same shard; the last: {self._why}")
+        if self._stalled > self._patience.stall:
+            raise EngineFailure(
+                f"no Ray worker for {self._patience.stall:.0f} s; the last was lost because: {self._why}"
+            )
+        return left
+
+    def _kill(self, member: Member) -> None:
+        member.alive = False
+        self._ray.kill(member.actor)

@@ -1,0 +1,142 @@
+"""Starting a local Ray cluster that only this machine can reach, or connecting to an existing one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from quell.errors import QuellError, UsageError, require
+
+CONNECT_SECONDS = 5.0  # for the TCP connection
+CHECK_SECONDS = 20.0  # for Ray's own answer
+
+LOCAL_ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_AUTH_MODE": "token",  # Ray makes and keeps the token itself; versions before 2.52 ignore this
+    # Despite its name this decides on every system whether Ray takes the machine's outward address or loopback.
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_worker_niceness": "0",  # by default Ray's workers step back behind everything else on the machine
+}
+
+
+class Session:
+    """A connection to Ray, and the local cluster behind it if this session started one."""
+
+    def __init__(self, address: str | None, cpus: int) -> None:
+        """Connect to `address`, or start a local cluster that offers `cpus` cores.
+
+        A program that has already called `ray.init` keeps its cluster, and it is left running.
+        """
+        require("ray", "the Ray engine")
+        already = _imported_and_connected()
+        if already and address is not None:
+            raise UsageError("this program is already connected to a Ray cluster; leave the address out to use it")
+        self.local = address is None and not already
+        self._ours = not already
+        if already:
+            return
+        with _signals_kept(), warnings.catch_warnings():
+            # Ray starts its processes by fork and exec; JAX warns of forks that go on without exec.
+            warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
+            if address is None:
+                _start_local(cpus)
+            else:
+                _connect(address)
+
+    def close(self) -> None:
+        if self._ours:
+            import ray
+
+            ray.shutdown()
+            self._ours = False
+
+
+def _imported_and_connected() -> bool:
+    ray = sys.modules.get("ray")
+    return bool(ray is not None and ray.is_initialized())
+
+
+def _start_local(cpus: int) -> None:
+    missing = {name: value for name, value in LOCAL_ENVIRONMENT.items() if name not in os.environ}
+    os.environ.update(missing)
+    try:
+        import ray
+        from ray._private import ray_constants, services
+
+        # Ray reads the variable when it is first imported, which may have happened before.
+        kept, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
+        try:
+            if services.get_node_ip_address() not in ("127.0.0.1", "::1"):
+                raise QuellError("this version of Ray cannot be kept on the loopback interface; start a cluster with "
+                                 "`ray start --head` and give its address")  # fmt: skip
+            ray.init(
+                address="local",
+                num_cpus=cpus,
+                num_gpus=0,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level="error",
+            )
+        finally:
+            ray_constants.ENABLE_RAY_CLUSTER = kept
+    except (OSError, RuntimeError) as error:
+        raise QuellError(f"a local Ray cluster could not be started: {error}") from None
+    finally:
+        for name in missing:
+            os.environ.pop(name, None)
+
+
+def _connect(address: str) -> None:
+    """Connect to a running cluster; a cluster that does not answer is an error within half a minute."""
+    import ray
+
+    if address.startswith("ray://"):
+        raise UsageError("ray:// addresses (Ray Client) are not supported; give host:port of the cluster's head node")
+    if address != "auto":
+        _check_reachable(address)
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level="error")
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise UsageError(f"no Ray cluster at {address!r}: {error}") from None
+
+
+def _check_reachable(address: str) -> None:
+    """Ask the head node whether it is well, with limits of our own: Ray itself would wait two minutes, then exit."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise UsageError(f"the address {address!r} is not of the form host:port (Ray's default port is 6379), or auto")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise UsageError(f"no Ray cluster at {address!r}: {getattr(error, 'strerror', None) or error}") from None
+    command = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=CHECK_SECONDS)
+    except subprocess.TimeoutExpired:
+        done = None
+    if done is None or done.returncode:
+        raise UsageError(
+            f"what answers at {address!r} is not a healthy Ray cluster "
+            "(another program, another version of Ray, or another token?)"
+        )
+
+
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Ray replaces the handler for SIGTERM while connecting; how a run is stopped is not its to decide."""
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    main = threading.current_thread() is threading.main_thread()
+    before: dict[int, Any] = {number: signal.getsignal(number) for number in numbers} if main else {}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
