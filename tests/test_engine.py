@@ -110,7 +110,13 @@ def engine_for(task: Troubled) -> CpuEngine:
     return CpuEngine(task, policy, Directions("gaussian", 0, 2, policy.dim), workers=2, members=4)
 
 
-@pytest.mark.parametrize(("trouble", "message"), [("dies", r"signal 9\) while running pairs 0[+-], 1[+-] of iteration 0, seed 0"), ("raises", "the ground opened")])
+@pytest.mark.parametrize(
+    ("trouble", "message"),
+    [
+        ("dies", r"signal 9\) while running pairs 0[+-], 1[+-] of iteration 0, seed 0"),
+        ("raises", "the ground opened"),
+    ],
+)
 def test_a_failing_worker_is_reported(trouble: str, message: str) -> None:
     with engine_for(Troubled(trouble=trouble)) as engine:
         theta = engine.policy.init(generator(0, Purpose.INIT))

@@ -17,12 +17,12 @@ from linear_gaussian import LinearGaussian, smoothed_gradient
 import quell.estimate.control_variate as cv_module
 import quell.tasks
 from quell.adapt import FixedEta, FixedGamma
-from quell.estimate import blocks, tree_sum
 from quell.estimate.control_variate import ControlVariate
 from quell.estimate.policy_gradient import Advantages, Baseline, PolicyGradient
 from quell.estimate.score import Score
 from quell.policy import Policy
-from quell.reduce import Sums
+from quell.reduce import Sums, blocks, tree_sum
+from quell.tasks.lqr import linear_gradient, linear_return
 from quell.types import Batch
 
 PAIRS = 4000
@@ -109,6 +109,35 @@ def test_pg_at_theta_against_the_closed_form(gamma: float) -> None:
     exact = smoothed_gradient(THETA, 0.0, gamma, 6) / spread
     assert np.linalg.norm(error) < 0.1 * np.linalg.norm(exact)
     assert np.abs((mean - exact) / error).max() < 4.5
+
+
+@pytest.mark.parametrize("gamma", [0.8, 1.0])
+def test_pg_on_lqr_against_its_closed_form(gamma: float) -> None:
+    """A linear policy u = W'x + b on the real task: W = -K'. Power: 5 standard errors are at most 25% of it."""
+    task = quell.tasks.get("lqr", horizon=8)
+    policy = Policy(3, 3, hidden=(), init_std=0.5)
+    gain = 0.4 * np.eye(3) + np.random.default_rng(0).uniform(-0.2, 0.2, (3, 3))
+    theta = np.concatenate([-gain.T.reshape(-1), np.zeros(3), np.full(3, np.log(0.5))]).astype(np.float32)
+    episodes = Collector(task, policy, pairs=4000).batch(theta, 0.0, shared_reset=False)
+    estimator = PolicyGradient(policy, gamma, "leave-one-out")
+    prepared = estimator.prepare(episodes, {})
+    sums = tree_sum(estimator.contribution(episodes, prepared, pairs, theta) for pairs in blocks(4000))
+    by_gain, by_log_std = linear_gradient(task, gain, 0.5, gamma)
+    exact = np.concatenate([-by_gain.T.reshape(-1), np.zeros(3), by_log_std]) / episodes.rollouts.returns.std()
+    mean = sums["g"] / 8000
+    error = np.sqrt((sums["gg"] / 8000 - mean**2) / 8000)
+    assert 5 * error.max() < 0.25 * np.linalg.norm(exact)
+    assert np.abs((mean - exact) / error).max() < 4.5
+
+
+def test_the_lqr_gradient_is_the_slope_of_the_exact_return() -> None:
+    task = quell.tasks.get("lqr", horizon=12)
+    gain, bump = 0.3 * np.eye(3) + 0.05, 1e-6 * np.arange(9).reshape(3, 3)
+    by_gain, by_log_std = linear_gradient(task, gain, 0.5)
+    up, down = (linear_return(task, np.stack([gain + sign * bump] * 12), 0.5) for sign in (1, -1))
+    assert (up - down) / 2 == pytest.approx((by_gain * bump).sum(), rel=1e-5)
+    louder, softer = (linear_return(task, np.stack([gain] * 12), 0.5 * np.exp(s)) for s in (1e-5, -1e-5))
+    assert (louder - softer) / 2e-5 == pytest.approx(by_log_std.sum(), rel=1e-5)
 
 
 def undiscounted(monkeypatch: pytest.MonkeyPatch) -> None:

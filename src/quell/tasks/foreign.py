@@ -41,6 +41,7 @@ class ForeignTask(Task):
             "discrete": reader.discrete,
             "can_terminate": True,
             "horizon": self.horizon or limit,
+            "tuned": {"sigma": 0.1, "lr": 0.03} if reader.discrete else {},  # choices change only under large steps
         }
         for key, value in facts.items():
             object.__setattr__(self, key, value)
