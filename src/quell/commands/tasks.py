@@ -55,12 +55,12 @@ def main(arguments: list[str]) -> int:
 
 
 def _measure(task: Task, workers: int, seconds: float) -> dict[str, float | None]:
-    from quell import measure
+    from quell import speed
 
-    pool = measure.envpool(task, workers, seconds) if find_spec("envpool") else None
-    own = measure.ours(task, workers, seconds)
+    pool = speed.envpool(task, workers, seconds) if find_spec("envpool") else None
+    own = speed.ours(task, workers, seconds)
     ratio = own / pool if pool else None
-    return {"ours": own, "envpool": pool, "ratio": ratio, "original": measure.original(task, seconds)}
+    return {"ours": own, "envpool": pool, "ratio": ratio, "original": speed.original(task, seconds)}
 
 
 def _missing(task: Task) -> bool:
