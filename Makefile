@@ -9,10 +9,10 @@ run: .venv/core  ## train the control variate against plain ES, show the compari
 	$(BIN)/python examples/compare.py
 
 test: .venv/dev  ## the tests, without the slow ones
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses 2 --dist worksteal
 
 test-all: .venv/dev  ## all tests, the slow ones too
-	$(BIN)/pytest -m "slow or not slow"
+	$(BIN)/pytest --numprocesses 2 --dist worksteal -m "slow or not slow"
 
 lint: .venv/dev  ## format, lint, types
 	$(BIN)/ruff format --check .

@@ -96,7 +96,7 @@ class Run:
 
     def fork(self, config: Config) -> Run:
         """A new, locked folder beside this one with its checkpoints and metrics, but another config."""
-        copy = Run.create(config, self.path.parents[2], name=None)
+        copy = Run.create(config, self.path.resolve().parents[2])
         shutil.copytree(self.checkpoints, copy.checkpoints)
         if (self.path / "metrics.jsonl").exists():
             shutil.copyfile(self.path / "metrics.jsonl", copy.path / "metrics.jsonl")
