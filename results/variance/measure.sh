@@ -1,0 +1,24 @@
+#!/bin/sh
+# Measure the estimators at the untrained policy (paper preset), train, and measure again. One task after the other:
+#   results/variance/measure.sh init TASK...       writes TASK-init.json
+#   results/variance/measure.sh trained TASK...    writes TASK-trained.json, with a run under $RUNS
+# The quadruped tasks are slow, so they get fewer pairs and fewer training steps.
+set -u
+HERE=${HERE:-$(dirname "$0")}
+RUNS=${RUNS:-runs/variance}
+QUELL=${QUELL:-quell}
+METHODS=ortho,gcmc,qmc,cv-paper,cv,auto
+PHASE=$1
+shift
+for TASK in "$@"; do
+    case $TASK in
+        dm-quadruped*) SIZES="--pairs 30 --pairs-other 15 --warmup 30"; STEPS=60000 ;;
+        *) SIZES="--pairs 60 --pairs-other 30 --warmup 60"; STEPS=500000 ;;
+    esac
+    if [ "$PHASE" = init ]; then
+        $QUELL variance "$TASK" --methods $METHODS $SIZES --json "$HERE/$TASK-init.json"
+    else
+        $QUELL train "$TASK" --method cv --steps $STEPS --eval-every 0 --checkpoint-every 1000 --out "$RUNS" --name one
+        $QUELL variance "$TASK" --at "$RUNS/$TASK/cv/one" --methods $METHODS $SIZES --json "$HERE/$TASK-trained.json"
+    fi
+done
