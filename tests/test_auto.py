@@ -86,10 +86,13 @@ def test_a_value_function_finds_a_value_linear_in_its_features() -> None:
         return obs, 3 + 2 * (1 - np.arange(50) / 50) * obs[:, :, 0]
 
     obs, togo = episodes()
-    state = value.update(value.init(), value.contribution(obs, togo[None], np.full(4, 50)))
+    values, sums = value.apply(value.weights(value.init()), obs, togo[None], np.full(4, 50))
+    assert (values == 0).all()
+    state = value.update(value.init(), sums)
     obs, togo = episodes()
-    assert value.predict(state, obs)[0] == pytest.approx(togo, abs=1e-4)
-    assert (value.predict(value.init(), obs) == 0).all()
+    values, _ = value.apply(value.weights(state), obs, togo[None], np.array([50, 50, 50, 20]))
+    assert values[0, :3] == pytest.approx(togo[:3], abs=1e-4)
+    assert (values[0, 3, 20:] == 0).all()
 
 
 def test_a_partner_with_shared_noise_must_stay_out_of_the_baseline() -> None:
@@ -217,3 +220,15 @@ def test_auto_from_settings_and_bad_settings() -> None:
     for bad in ({"cv.discounts": ()}, {"cv.discounts": (1.0, 1.0)}, {"cv.discounts": (1.5,)}, {"cv.values": ("x",)}):
         with pytest.raises(UsageError):
             replace(Config("lqr"), bad).validate()
+
+
+def test_preparing_needs_no_trajectories() -> None:
+    """On a cluster they stay where they were made: the same gradient whether or not `prepare` could see them."""
+    estimator = auto("linear", "network", shaping="normalise")
+    state = estimate(estimator, batch(1, pairs=5), estimator.init()).state
+    data = batch(2, pairs=5)
+    bare = dataclasses.replace(data, rollouts=dataclasses.replace(data.rollouts, trajectories=None))
+    for one in (estimator, ControlVariate(POLICY, FixedEta(6), FixedGamma(1.0), "normalise", estimator.values[0])):
+        sums = one.contribution(data, one.prepare(bare, state), range(5), THETA)
+        whole = one.contribution(data, one.prepare(data, state), range(5), THETA)
+        assert all((sums[name] == whole[name]).all() for name in whole)

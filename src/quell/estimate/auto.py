@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from quell.choose import Chooser, second_moment
 from quell.estimate import Estimate, State, total_variance
-from quell.estimate.policy_gradient import Advantages, advantages, pair_scores, step_weights
+from quell.estimate.policy_gradient import advantages, pair_scores, step_weights
 from quell.estimate.score import Fitness, others_removed, pair_score, shaped_fitness
 from quell.estimate.value import ValueFunction
 from quell.policy import Policy
@@ -34,10 +34,11 @@ class Prepared:
     """What is global about a batch."""
 
     fitness: Fitness
-    found: Advantages  # reward-to-go and advantages for each discount, unscaled
     returns: Array  # [discounts, 2N] scaled J^gamma, less the mean of the other pairs
-    weights: Array  # [discounts + values, 2N, t] scaled weights of the scores
-    trained: tuple[bool, ...]  # which value functions have been fitted
+    weights: Array  # [discounts, 2N, t] scaled weights of the scores
+    togo: Array  # [1, 2N, t] G_t at the first discount
+    baseline: Array  # [1, 2N, t] the mean over the other members
+    fits: tuple[Array, ...]  # the value functions' weights; all zero before the first fit
 
 
 @dataclass(frozen=True)
@@ -62,20 +63,14 @@ class AutoControlVariate:
     def prepare(self, batch: Batch, state: State) -> Prepared:
         found = advantages(batch, self.discounts, "leave-one-out")
         fitness = shaped_fitness(np.where(np.repeat(found.good, 2), batch.rollouts.returns, np.nan), self.shaping)
-        weights = [step_weights(found.values * fitness.scale, self.discounts)]
-        running = alive(batch.rollouts.steps, found.togo.shape[-1]) & np.repeat(found.good, 2)[:, None]
-        trajectories = batch.rollouts.trajectories
-        assert trajectories is not None, "this estimator needs recorded trajectories"
-        baseline = found.togo[:1] - found.values[:1]
-        for value in self.values:
-            gap = np.where(running, value.predict(state, trajectories.obs) - baseline, 0.0)
-            weights.append(step_weights(gap * fitness.scale, self.discounts[:1]))
-        trained = tuple(bool(value.weights(state).any()) for value in self.values)
+        weights = step_weights(found.values * fitness.scale, self.discounts)
         returns = others_removed(found.togo[:, :, 0] * fitness.scale, int(fitness.good.sum()))
-        return Prepared(fitness, found, returns, np.concatenate(weights), trained)
+        togo = found.togo[:1]
+        fits = tuple(value.weights(state) for value in self.values)
+        return Prepared(fitness, returns, weights, togo, togo - found.values[:1], fits)
 
     def contribution(self, batch: Batch, prepared: Prepared, pairs: Iterable[int], theta: Array) -> Sums:
-        columns = 1 + len(prepared.weights)
+        columns = 1 + len(self.discounts) + len(self.values)
         sums: Sums = {
             "count": np.zeros(()),
             "c": np.zeros((columns, len(theta))),
@@ -83,25 +78,31 @@ class AutoControlVariate:
         }
         for value in self.values:
             sums |= value.init()
-        paths = batch.rollouts.trajectories
-        assert paths is not None
         for pair in pairs:
-            if not prepared.fitness.good[pair]:
-                continue
-            rows = slice(2 * pair, 2 * pair + 2)
-            c = self._columns(batch, prepared, pair, theta)
-            accumulate(sums, count=1.0, c=c, cc=c[:, None] * c[None])
-            for value in self.values:
-                togo = prepared.found.togo[:1, rows]
-                accumulate(sums, **value.contribution(paths.obs[rows], togo, batch.rollouts.steps[rows]))
+            if prepared.fitness.good[pair]:
+                weights = self._weights(batch, prepared, slice(2 * pair, 2 * pair + 2), sums)
+                c = self._columns(batch, prepared, pair, theta, weights)
+                accumulate(sums, count=1.0, c=c, cc=c[:, None] * c[None])
         return sums
 
-    def _columns(self, batch: Batch, prepared: Prepared, pair: int, theta: Array) -> Array:
+    def _weights(self, batch: Batch, prepared: Prepared, rows: slice, sums: Sums) -> Array:
+        """What multiplies a pair's scores in each column: [K, 2, t]. Value functions learn on the way."""
+        paths, steps = batch.rollouts.trajectories, batch.rollouts.steps[rows]
+        assert paths is not None, "this estimator needs recorded trajectories"
+        weights = [prepared.weights[:, rows]]
+        for value, fit in zip(self.values, prepared.fits, strict=True):
+            values, learned = value.apply(fit, paths.obs[rows], prepared.togo[:, rows], steps)
+            accumulate(sums, **learned)
+            gap = np.where(alive(steps, values.shape[-1]), values - prepared.baseline[:, rows], 0.0)
+            weights.append(step_weights(gap * prepared.fitness.scale, self.discounts[:1]))
+        return np.concatenate(weights)
+
+    def _columns(self, batch: Batch, prepared: Prepared, pair: int, theta: Array, weights: Array) -> Array:
         """X_i, then every Y_ik: [1 + K, d] float64."""
         rows = slice(2 * pair, 2 * pair + 2)
         eps = batch.directions.pair(batch.iteration, pair)
         thetas = np.stack([theta + np.float32(batch.sigma) * e for e in eps])
-        scores = pair_scores(self.policy, batch, pair, thetas, prepared.weights[:, rows]).mean(axis=0, dtype=np.float64)
+        scores = pair_scores(self.policy, batch, pair, thetas, weights).mean(axis=0, dtype=np.float64)
         columns = np.concatenate([np.zeros((1, len(theta))), -scores])
         for k, values in enumerate([prepared.fitness.fitness[rows], *prepared.returns[:, rows]]):
             columns[k] += pair_score(values, eps, batch.sigma, batch.directions.symmetric)
@@ -126,7 +127,7 @@ class AutoControlVariate:
             "eta/max": float(beta[0].max()),
             "auto/plain": float((used == 0).mean()),
         }
-        ready = np.array([True] * len(self.discounts) + list(prepared.trained))
+        ready = np.array([True] * len(self.discounts) + [fit.any() for fit in prepared.fits])
         state = self.chooser.update(state, cc, count, ready)
         for value in self.values:
             state = value.update(state, sums)

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from quell.adapt import EtaLearner, GammaLearner
 from quell.estimate import Estimate, State, total_variance
-from quell.estimate.policy_gradient import Advantages, Baseline, advantages, pair_scores, step_weights
+from quell.estimate.policy_gradient import Baseline, advantages, pair_scores, step_weights
 from quell.estimate.score import Fitness, others_removed, pair_score, shaped_fitness
 from quell.estimate.value import ValueFunction
 from quell.policy import Policy
 from quell.reduce import Sums, accumulate
-from quell.returns import Shaping, alive
+from quell.returns import Shaping
 from quell.types import Batch
 
 Array = NDArray[Any]
@@ -37,7 +37,8 @@ class Prepared:
     gammas: Sequence[float]  # [k]; the first is the one in use, the others are the gamma learner's trials
     returns: Array  # [k, 2N] scaled J^gamma, less the mean of the other pairs
     weights: Array  # [k, 2N, t] scaled gamma^t (G_t - b_t)
-    togo: Array  # [k, 2N, t] G_t, what a value function learns from
+    togo: Array  # [1, 2N, t] G_t at the discount in use, what a value function learns from
+    value: Array | None  # the weights of the value function, if that is the baseline
 
 
 @dataclass(frozen=True)
@@ -67,16 +68,22 @@ class ControlVariate:
         found = advantages(batch, gammas, baseline)
         fitness = shaped_fitness(np.where(np.repeat(found.good, 2), batch.rollouts.returns, np.nan), self.shaping)
         centred = others_removed(found.togo[:, :, 0] * fitness.scale, int(fitness.good.sum()))
-        weights = step_weights(self._values(batch, found, state) * fitness.scale, gammas)
-        return Prepared(batch.iteration, fitness, gammas, centred, weights, found.togo)
+        weights = step_weights(found.values * fitness.scale, gammas)
+        value = self.value.weights(state) if self.value else None
+        return Prepared(batch.iteration, fitness, gammas, centred, weights, found.togo[:1], value)
 
-    def _values(self, batch: Batch, found: Advantages, state: State) -> Array:
-        """G_t - b_t; a value function's predictions (of the first discount's G_t) serve the trial discounts too."""
-        paths = batch.rollouts.trajectories
-        if self.value is None or paths is None:
-            return found.values
-        running = alive(batch.rollouts.steps, found.togo.shape[-1]) & np.repeat(found.good, 2)[:, None]
-        return np.where(running, found.values - self.value.predict(state, paths.obs), 0.0)
+    def _weights(self, batch: Batch, prepared: Prepared, rows: slice, sums: Sums) -> Array:
+        """gamma^t (G_t - b_t) of a pair. A value function, which needs its observations, comes off only here.
+
+        Its predictions, of the discount in use, serve the trial discounts too.
+        """
+        weights, paths = prepared.weights[:, rows], batch.rollouts.trajectories
+        if self.value is None or prepared.value is None or paths is None:
+            return weights
+        steps = batch.rollouts.steps[rows]
+        values, learned = self.value.apply(prepared.value, paths.obs[rows], prepared.togo[:, rows], steps)
+        accumulate(sums, **learned)
+        return np.asarray(weights - step_weights(values * prepared.fitness.scale, prepared.gammas))
 
     def contribution(self, batch: Batch, prepared: Prepared, pairs: Iterable[int], theta: Array) -> Sums:
         zeros, trials = np.zeros(len(theta)), len(prepared.gammas) - 1
@@ -90,7 +97,7 @@ class ControlVariate:
             rows = slice(2 * pair, 2 * pair + 2)
             eps = batch.directions.pair(batch.iteration, pair)
             thetas = np.stack([theta + np.float32(batch.sigma) * e for e in eps])
-            scores = pair_scores(self.policy, batch, pair, thetas, prepared.weights[:, rows])
+            scores = pair_scores(self.policy, batch, pair, thetas, self._weights(batch, prepared, rows, sums))
             symmetric = batch.directions.symmetric
             x = pair_score(prepared.fitness.fitness[rows], eps, batch.sigma, symmetric)
             ys = [
@@ -101,9 +108,6 @@ class ControlVariate:
             accumulate(sums, count=1.0, x=x, y=y, xx=np.square(x, dtype=np.float64), xy=x * y, yy=np.square(y))
             if trials:
                 accumulate(sums, trials=np.stack(ys[1:]))
-            if self.value and (paths := batch.rollouts.trajectories):
-                togo = prepared.togo[:1, rows]
-                accumulate(sums, **self.value.contribution(paths.obs[rows], togo, batch.rollouts.steps[rows]))
         return sums
 
     def combine(self, sums: Sums, prepared: Prepared, state: State) -> Estimate:

@@ -70,23 +70,20 @@ class ValueFunction:
         damped = gram + np.diag(self.ridge * scale + 1e-9 * scale[0])
         return np.linalg.solve(damped, target)
 
-    def predict(self, state: State, obs: Array) -> Array:
-        """V [targets, n, t] for observations [n, t, o]; one member at a time, so that memory stays small."""
-        weights = self.weights(state)
-        found = np.zeros((self.targets, *obs.shape[:2]))
-        if weights.any():
-            for member, seen in enumerate(obs):
-                found[:, member] = (self.features(seen) @ weights).T
-        return found
+    def apply(self, weights: Array, obs: Array, togo: Array, steps: Array) -> tuple[Array, Sums]:
+        """What is predicted for some members, and what they add to the next fit.
 
-    def contribution(self, obs: Array, togo: Array, steps: Array) -> Sums:
-        """Sums over the real steps of some members: obs [m, t, o], togo [targets, m, t], steps [m]."""
-        gram, target = np.zeros((self.size, self.size)), np.zeros((self.size, self.targets))
+        For obs [m, t, o], rewards-to-go [targets, m, t] and the members' steps [m]: (V [targets, m, t], zero after an
+        episode's end, and the sums of phi phi' and phi G over real steps). One member at a time, to bound memory.
+        """
+        values, sums = np.zeros_like(togo), self.init()
+        gram, target = sums.values()
         for member, count in enumerate(steps):
             phi = self.features(obs[member])[:count]
+            values[:, member, :count] = (phi @ weights).T
             gram += phi.T @ phi
             target += phi.T @ togo[:, member, :count].T
-        return self._named(gram, target)
+        return values, sums
 
     def update(self, state: State, sums: Sums) -> State:
         """The state with a batch's sums added to what is left of the older ones."""
