@@ -7,6 +7,7 @@ whole blocks get the same bits, and whoever holds whole subtrees may add them up
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -25,6 +26,13 @@ def blocks(pairs: int) -> list[range]:
     """Consecutive pairs that are summed together."""
     size = -(-pairs // LEAVES)
     return [range(start, min(start + size, pairs)) for start in range(0, pairs, size)]
+
+
+def shards(leaves: int, workers: int) -> list[range]:
+    """Consecutive leaves for each of at most `workers`, as equal as can be."""
+    workers = max(1, min(leaves, workers))
+    edges = [leaves * k // workers for k in range(workers + 1)]
+    return [range(*ends) for ends in itertools.pairwise(edges)]
 
 
 class Tree:

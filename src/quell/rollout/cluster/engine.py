@@ -15,7 +15,7 @@ from quell.estimate import Estimator
 from quell.observations import ObsStats
 from quell.perturb import Directions
 from quell.policy import Policy
-from quell.reduce import Sums, Tree, blocks
+from quell.reduce import Sums, Tree, blocks, shards
 from quell.rollout.cluster.fleet import Fleet, Job, Patience
 from quell.rollout.cluster.session import Session
 from quell.rollout.cluster.worker import Request, Scalars, Setup
@@ -76,9 +76,9 @@ class RayEngine:
             cut = [range(row, row + 1) for row in range(count)]
         else:
             cut = [range(2 * block.start, 2 * block.stop) for block in blocks(count // 2)]
-        shards = _shards(len(cut), self.fleet.ready)
-        jobs = [self._rollout_job(reference, range(cut[s[0]].start, cut[s[-1]].stop)) for s in shards]
-        self._shards = list(zip(shards, jobs, strict=True))
+        split = shards(len(cut), self.fleet.ready)
+        jobs = [self._rollout_job(reference, range(cut[s[0]].start, cut[s[-1]].stop)) for s in split]
+        self._shards = list(zip(split, jobs, strict=True))
         results = self.fleet.run(jobs)
         self.traffic.gathered += sum(result.nbytes for result in results)
         return _joined(results, self._horizon if episodes.record else 1)
@@ -144,13 +144,6 @@ class _Contribute:
         return call.remote(self.request, self.leaves, self.prepared, self.theta)
 
 
-def _shards(leaves: int, workers: int) -> list[range]:
-    """Consecutive leaves for each worker, as equal as can be."""
-    workers = max(1, min(leaves, workers))
-    edges = [leaves * k // workers for k in range(workers + 1)]
-    return [range(*ends) for ends in itertools.pairwise(edges)]
-
-
 def _joined(parts: list[Scalars], width: int) -> Rollouts:
     """The scalars of all members in order; rewards padded with zeros to `width`, as one machine would have them."""
     count = sum(len(part.steps) for part in parts)
@@ -164,7 +157,7 @@ def _joined(parts: list[Scalars], width: int) -> Rollouts:
 
 def _nbytes(value: Any) -> int:
     """Bytes of all arrays within dataclasses, dictionaries and sequences."""
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray | np.generic):
         return value.nbytes
     if dataclasses.is_dataclass(value):
         return sum(_nbytes(getattr(value, item.name)) for item in dataclasses.fields(value))

@@ -20,7 +20,6 @@ CHECK_SECONDS = 20.0  # for Ray's own answer
 
 LOCAL_ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_AUTH_MODE": "token",  # Ray makes and keeps the token itself; versions before 2.52 ignore this
     # Despite its name this decides on every system whether Ray takes the machine's outward address or loopback.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_worker_niceness": "0",  # by default Ray's workers step back behind everything else on the machine
@@ -65,6 +64,10 @@ def _imported_and_connected() -> bool:
 
 
 def _start_local(cpus: int) -> None:
+    if (
+        "ray" not in sys.modules
+    ):  # it is read on import; where Ray is there already, tokens are its default from 2.59 on
+        os.environ.setdefault("RAY_AUTH_MODE", "token")  # Ray makes and keeps the token itself (from 2.52 on)
     missing = {name: value for name, value in LOCAL_ENVIRONMENT.items() if name not in os.environ}
     os.environ.update(missing)
     try:
@@ -75,8 +78,7 @@ def _start_local(cpus: int) -> None:
         kept, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
         try:
             if services.get_node_ip_address() not in ("127.0.0.1", "::1"):
-                raise QuellError("this version of Ray cannot be kept on the loopback interface; start a cluster with "
-                                 "`ray start --head` and give its address")  # fmt: skip
+                raise QuellError("this version of Ray cannot be kept on the loopback interface; give an --address")
             ray.init(
                 address="local",
                 num_cpus=cpus,
