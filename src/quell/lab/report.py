@@ -69,6 +69,9 @@ def lines(report: Report) -> list[str]:
         f"{'':<16}{'V[g]':>10}  {'ratio':<27}{'Fisher ratio':<25}{'cosine':>7}{'bias z':>8}{'max z':>7}{'cost':>8}",
     ]
     found += map(_line, report.summaries)
+    for s in report.summaries:
+        if s.eta:
+            found.append(f"eta of {s.name:<12} " + "  ".join(f"{layer} {value:.2f}" for layer, value in s.eta.items()))
     found.append("cost: ratio x time of an iteration, relative to ES; max z: largest of any coordinate")
     if report.gains:
         found += ["", f"{'gain of one step':<24}{'return':<30}less that of ES"]

@@ -58,6 +58,8 @@ class Summary:
     """layer -> squared norm of the gradient / variance of one estimate, in that layer (NaN: nothing measurable)."""
     share: dict[str, float]
     """layer -> its share of the estimator's variance."""
+    eta: dict[str, float]
+    """layer -> mean coefficient of the (first) control variate; empty for estimators without."""
     seconds: float
     cost: float
     """ratio times the time of an iteration, relative to plain ES: below 1 it pays."""
@@ -89,6 +91,7 @@ def summarise(measurement: Measurement, fisher: dict[str, Array], rng: np.random
                 bias(row, es, direction),
                 signal,
                 share,
+                coefficients(measurement, row),
                 row.seconds,
                 ratio.value * pace,
             )
@@ -198,6 +201,20 @@ def _layers(measurement: Measurement, row: Measured) -> tuple[dict[str, float], 
         signal[name] = squared / noise[name] if noise[name] > 0 else float("nan")
     total = sum(noise.values())
     return signal, {name: value / total if total > 0 else float("nan") for name, value in noise.items()}
+
+
+def coefficients(measurement: Measurement, row: Measured) -> dict[str, float]:
+    """Mean eta per layer, as learned in the warm-up."""
+    from quell.estimate.auto import AutoControlVariate
+    from quell.estimate.control_variate import ControlVariate
+
+    if isinstance(row.estimator, ControlVariate):
+        eta = row.estimator.eta.eta(row.state)
+    elif isinstance(row.estimator, AutoControlVariate):
+        eta = row.estimator.chooser.coefficients(row.state)[0][0]
+    else:
+        return {}
+    return {name: float(eta[where].mean()) for name, (where, _) in measurement.point.policy.layout.items()}
 
 
 def _unknown() -> Interval:
