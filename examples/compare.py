@@ -35,7 +35,7 @@ def main(arguments: Arguments) -> None:
             done.append(quell.train(arguments.task, method=method, steps=arguments.steps, seed=seed, out=arguments.out))
 
     table = Table(title=f"{arguments.task}, {arguments.steps:,} steps, {arguments.seeds} seeds")
-    for heading in ("method", "return", "mean action", "gradient variance (ES = 1)", "seconds per run"):
+    for heading in ("method", "return", "mean action", "variance (ES = 1)", "seconds per run"):
         table.add_column(heading, justify="left" if heading == "method" else "right")
     for method, done in runs.items():
         finals = [result.last("eval/return") for result in done]
