@@ -22,7 +22,7 @@ import tyro
 
 import quell
 from quell.config import to_dict
-from quell.plot import COLOURS
+from quell.plot import colour_of
 from quell.runs import versions
 
 FOLDER = Path(__file__).parent.parent / "results" / "learning"
@@ -118,7 +118,8 @@ def _figure(groups: dict[tuple[str, str, str, int], list[dict[str, Any]]]) -> No
     figure = Figure(figsize=(4.4 * len(panels), 3.2), layout="constrained")
     for axes, panel in zip(np.ravel(figure.subplots(1, len(panels), squeeze=False)), panels, strict=True):
         chosen = [(key[2], runs) for key, runs in groups.items() if key[:2] == panel]
-        for (method, runs), colour in zip(chosen, COLOURS, strict=False):
+        for number, (method, runs) in enumerate(chosen):
+            colour = colour_of(method, number)
             length = min(len(run["history"]["steps"]) for run in runs)
             steps = np.mean([run["history"]["steps"][:length] for run in runs], axis=0)
             returns = np.array([run["history"]["return/mean"][:length] for run in runs])

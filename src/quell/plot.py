@@ -13,25 +13,28 @@ from quell.api import Result
 from quell.errors import require
 
 Array = NDArray[Any]
-COLOURS = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#E69F00",
-    "#56B4E9",
-    "#000000",
-)  # Okabe and Ito, colour-blind safe
+METHOD_COLOURS = {
+    "es": "#D55E00",
+    "cv": "#0072B2",
+    "ortho": "#CC79A7",
+    "gcmc": "#009E73",
+    "qmc": "#E69F00",
+    "pg": "#56B4E9",
+    "det": "#000000",
+}
+"""The palette of Okabe and Ito, safe for colour-blind readers; ES orange and CV blue as in the paper."""
 
 
 def curves(groups: Mapping[str, Sequence[Result]], path: Path | str, *, title: str = "") -> None:
     """Learning curves (mean and standard deviation over seeds) and the gradient's variance, one colour per group."""
     require("plot", "a figure")
     from matplotlib.figure import Figure  # not pyplot: nothing global, no window
+    from matplotlib.ticker import EngFormatter
 
     figure = Figure(figsize=(9, 3.4), layout="constrained")
     left, right = figure.subplots(1, 2)
-    for (label, results), colour in zip(groups.items(), COLOURS, strict=False):
+    for number, (label, results) in enumerate(groups.items()):
+        colour = colour_of(label, number)
         steps, returns = _on_common_steps(results, "return/mean")
         mean, std = returns.mean(axis=0), returns.std(axis=0)
         left.plot(steps, mean, color=colour, label=label)
@@ -44,12 +47,18 @@ def curves(groups: Mapping[str, Sequence[Result]], path: Path | str, *, title: s
     right.set(xlabel="environment steps", ylabel="gradient variance, ES = 1", yscale="log")
     left.legend(frameon=False)
     for axes in (left, right):
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25)
     if title:
         figure.suptitle(title)
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
+
+
+def colour_of(method: str, number: int = 0) -> str:
+    """A method's own colour; for other labels, the one at `number`."""
+    return METHOD_COLOURS.get(method, list(METHOD_COLOURS.values())[number % len(METHOD_COLOURS)])
 
 
 def _on_common_steps(results: Sequence[Result], metric: str) -> tuple[Array, Array]:
