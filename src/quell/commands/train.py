@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +14,6 @@ from quell.errors import UsageError
 from quell.methods import make_config
 from quell.tasks import Task, names
 
-USAGE = "quell train TASK"
 DESCRIPTION = """Train a policy on TASK (`quell tasks` lists them). The defaults below are those for the task, method
 and preset given; every setting can be changed. Writes <out>/<task>/<method>/<seed>-<time>/ and prints the result.
 
@@ -38,7 +36,8 @@ def main(arguments: list[str]) -> int:
     method = _peek(rest, "--method") or "cv"
     preset = _peek(rest, "--preset") or "tuned"
     default = make_config(task, method, preset, instance=given)  # type: ignore[arg-type]
-    parsed = parse(rest, default, USAGE.replace("TASK", task), DESCRIPTION)
+    prog = f"quell train {'TASK' if task not in arguments and not given else task}"
+    parsed = tyro.cli(Arguments, args=rest, default=Arguments(default), prog=prog, description=DESCRIPTION)
     config = parsed.config.validate()
 
     from quell.api import start
@@ -46,11 +45,6 @@ def main(arguments: list[str]) -> int:
 
     result = start(config, compute=parsed.compute, out=parsed.out, name=parsed.name, task=given)
     return report(result, given) if result.finished else stopped(result)
-
-
-def parse(arguments: list[str], default: Config, prog: str, description: str) -> Arguments:
-    """Parse settings against a config's values as defaults."""
-    return tyro.cli(Arguments, args=arguments, default=Arguments(default), prog=prog, description=description)
 
 
 def _take_given(arguments: list[str]) -> tuple[Task | None, list[str]]:
@@ -83,6 +77,3 @@ def _peek(arguments: list[str], flag: str) -> str | None:
             return arguments[i + 1]
     return None
 
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
