@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
 from conftest import Collector
 from linear_gaussian import LinearGaussian, smoothed_gradient
 
+import quell
+from quell import cli
 from quell.adapt import FixedEta, FixedGamma
 from quell.choose import VARIANTS, Chooser, least_squares, second_moment
 from quell.config import Config, replace
@@ -232,3 +235,21 @@ def test_preparing_needs_no_trajectories() -> None:
         sums = one.contribution(data, one.prepare(bare, state), range(5), THETA)
         whole = one.contribution(data, one.prepare(data, state), range(5), THETA)
         assert all((sums[name] == whole[name]).all() for name in whole)
+
+
+def test_training_with_auto_and_measuring_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Any number of workers, or a stop and a resume, give the same theta; the run can then be measured."""
+    settings = {"horizon": 10, "eval_every": 0, "out": tmp_path, "progress": False, "cv": {"eta": "auto"}}
+    whole = quell.train("lqr-302", steps=400, workers=1, name="whole", **settings)
+    part = quell.train("lqr-302", steps=200, workers=2, name="part", **settings)
+    resumed = quell.resume(part.path, steps=400, workers=2, progress=False)
+    assert (whole.theta == resumed.theta).all()
+    assert whole.history[-1]["auto/plain"] < 1
+
+    words = ["variance", "lqr-302", "--methods", "auto", "--pairs", "20", "--warmup", "10", "--workers", "1"]
+    assert cli.main([*words, "--at", str(whole.path)]) == 0
+    assert "after 400 steps" in capsys.readouterr().out
+    assert cli.main([*words, "--at", f"{whole.path}@0"]) == 0
+    assert "after 0 steps" in capsys.readouterr().out
+    assert cli.main(["variance", "swimmer", "--at", str(whole.path)]) == 2
+    assert cli.main([*words, "--at", f"{whole.path}@x"]) == 2

@@ -93,7 +93,7 @@ def _gain(x: Interval) -> str:
     return f"{x.value:+.3g} [{x.low:+.3g}, {x.high:+.3g}]"
 
 
-PALETTE = ("#555555", "#0072B2", "#56B4E9", "#009E73", "#D55E00", "#E69F00", "#CC79A7", "#000000")
+PALETTE = ("#555555", "#0072B2", "#D55E00", "#009E73", "#E69F00", "#56B4E9", "#CC79A7", "#000000")
 
 
 def figure(reports: Sequence[Report], path: Path) -> None:
