@@ -164,3 +164,13 @@ def test_play_writes_a_film(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     capsys.readouterr()
     assert main(["play", str(tmp_path / "lqr-302/cv/a"), "--video", str(film)]) == 2
     assert "nothing to show" in capsys.readouterr().err
+
+
+def test_tasks_are_listed_without_any_extra(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for extra in quell.errors.EXTRAS:
+        monkeypatch.setitem(quell.errors.EXTRAS, extra, "no_such_module")
+    assert main(["tasks"]) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert sum("(not installed)" in row for row in rows) == 11

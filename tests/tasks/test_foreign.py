@@ -377,4 +377,4 @@ def test_unknown_ids_get_a_suggestion():
 def test_a_missing_extra_is_said_at_once(name, monkeypatch):
     monkeypatch.setattr("quell.errors.find_spec", lambda module: None)
     with pytest.raises(MissingExtra, match=r"pip install 'quell\[envpool\]'"):
-        tasks.get(name)
+        tasks.get(name).simulator(1)

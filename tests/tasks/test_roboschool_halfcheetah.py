@@ -158,4 +158,4 @@ def test_touching_parts_and_stops_cost():
 def test_a_missing_extra_is_said_at_once(monkeypatch):
     monkeypatch.setattr("quell.errors.find_spec", lambda module: None)
     with pytest.raises(MissingExtra, match=r"pip install 'quell\[robo\]'"):
-        tasks.get("roboschool-halfcheetah")
+        tasks.get("roboschool-halfcheetah").simulator(1)

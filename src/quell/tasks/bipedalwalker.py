@@ -26,10 +26,8 @@ class BipedalWalker(Task):
     engine: ClassVar[str] = "envpool"
     extra: ClassVar[str | None] = "envpool"
 
-    def __post_init__(self) -> None:
-        require("envpool", f"task {self.name!r}")
-
     def simulator(self, members: int) -> Simulator:
+        require("envpool", f"task {self.name!r}")
         from quell.tasks.envpool_env import EnvPoolSimulator, EnvPoolTask
 
         return EnvPoolSimulator(EnvPoolTask(env_id="BipedalWalker-v3", horizon=self.horizon))

@@ -45,10 +45,8 @@ class RoboschoolHalfCheetah(Task):
     engine: ClassVar[str] = "pybullet"
     extra: ClassVar[str | None] = "robo"
 
-    def __post_init__(self) -> None:
-        require("robo", f"task {self.name!r}")
-
     def simulator(self, members: int) -> CheetahSimulator:
+        require("robo", f"task {self.name!r}")
         return CheetahSimulator(members)
 
 
