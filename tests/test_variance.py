@@ -13,7 +13,7 @@ import quell.estimate.control_variate as cv_module
 from quell import cli
 from quell.errors import UsageError
 from quell.estimate.policy_gradient import Advantages, Baseline
-from quell.lab import measure as measure_module
+from quell.lab import session as session_module
 from quell.lab.fisher import STATES, in_metric
 from quell.lab.gain import gains, step
 from quell.lab.measure import Measurement, measure
@@ -102,7 +102,7 @@ class TestMeasurement:
     def test_any_number_of_workers_and_mapped_storage(self, monkeypatch: pytest.MonkeyPatch) -> None:
         rows = find_rows(["cv", "auto"])
         first = run(rows, iterations=3, warmup=2, workers=1)
-        monkeypatch.setattr(measure_module, "IN_MEMORY", 0)
+        monkeypatch.setattr(session_module, "IN_MEMORY", 0)
         second = run(rows, iterations=3, warmup=2, workers=2)
         assert isinstance(second.rows[0].gradients, np.memmap)
         for a, b in zip(first.rows, second.rows, strict=True):

@@ -62,8 +62,9 @@ def main(arguments: list[str]) -> int:
     sweep = _sweep(parsed.sweep)
     _check(parsed)
 
+    from quell.lab.figure import figure
     from quell.lab.points import find_point
-    from quell.lab.report import Report, figure, lines
+    from quell.lab.report import Report, lines
     from quell.lab.rows import find_rows, gamma_rows
 
     rows = find_rows(parsed.methods.split(","))

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quell.lab.measure import Measured, Measurement
+from quell.lab.measure import Measurement
+from quell.lab.session import Measured
 
 Array = NDArray[Any]
 RESAMPLES = 2000
