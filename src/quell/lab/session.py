@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quell.config import replace
-from quell.estimate import Estimator, State
+from quell.estimate import Estimator, State, contributions
 from quell.lab.points import Point
 from quell.lab.rows import Row
 from quell.methods import make_directions, make_estimator
-from quell.reduce import Sums, blocks, tree_sum
+from quell.reduce import Sums, blocks
 from quell.rollout import CpuEngine
 from quell.types import Batch, Episodes
 
@@ -146,12 +146,9 @@ def _gather(one: _Running, batch: Batch, threads: ThreadPoolExecutor) -> tuple[S
     """What `combine` needs, so that it can be called again on the same batch."""
     with np.errstate(all="ignore"):
         prepared = one.estimator.prepare(batch, one.state)
-
-    def block(pairs: range) -> Sums:
-        with np.errstate(all="ignore"):
-            return one.estimator.contribution(batch, prepared, pairs, batch.theta)
-
-    return tree_sum(threads.map(block, blocks(batch.pairs))), prepared
+    leaves = range(len(blocks(batch.pairs)))
+    (sums,) = contributions(one.estimator, batch, prepared, batch.theta, leaves, threads.map).values()
+    return sums, prepared
 
 
 def _replay(one: _Running, warmup: int) -> None:
