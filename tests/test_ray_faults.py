@@ -28,7 +28,10 @@ from quell.rollout.cluster.fleet import Patience
 from quell.rollout.cluster.session import LOCAL_ENVIRONMENT
 from quell.trainer import Trainer
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings(r"ignore:os\.fork\(\) was called:RuntimeWarning"),  # Ray's test cluster adding a machine
+]
 
 
 @pytest.fixture
