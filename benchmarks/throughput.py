@@ -4,7 +4,7 @@
 
 Compares, round by round and so under the same load of the machine:
 
-    open loop    each worker process steps its members' physics with ready-made controls, nothing else: the limit
+    open loop    each worker process replays its members' episodes from recorded actions, physics only: the limit
     EnvPool      closed loop with the same policy and noise, as many threads as workers
     es           a whole ES iteration: perturb, roll out, estimate, update
     cv           the same with the control variate (gamma fixed)
@@ -15,6 +15,7 @@ and prints medians and ratios. All of them take 10 episodes of 1000 real steps.
 
 from __future__ import annotations
 
+import copy
 import json
 import multiprocessing
 import os
@@ -36,6 +37,7 @@ from quell.keys import Purpose, generator
 from quell.methods import make_config
 from quell.policy import Policy
 from quell.trainer import Trainer
+from quell.types import Episodes
 
 EPISODES, HORIZON = 10, 1000
 
@@ -50,32 +52,32 @@ class Arguments:
     """Also write the figures here."""
 
 
-def open_loop_worker(pipe: Connection, members: int) -> None:
-    """Physics only: `members` simulations with controls drawn beforehand."""
+def open_loop_worker(pipe: Connection, members: list[int], actions: np.ndarray) -> None:
+    """Physics only: the members' own episodes again, from the same resets with the actions they took."""
     import mujoco
 
-    model = quell.tasks.get("halfcheetah").model()  # type: ignore[attr-defined]
-    data = [mujoco.MjData(model) for _ in range(members)]
-    controls = np.random.default_rng(0).standard_normal((HORIZON, members, model.nu))  # as noisy as the policy
+    simulator = quell.tasks.get("halfcheetah").simulator(len(members))
+    environments = [generator(0, Purpose.ENVIRONMENT, 0, member // 2, member % 2) for member in members]
+    model, data = simulator.models[0], simulator.data  # type: ignore[attr-defined]
     while pipe.recv():
-        for member in data:
-            mujoco.mj_resetData(model, member)
-        for row in controls:
+        simulator.reset([copy.deepcopy(rng) for rng in environments])
+        for row in actions:
             for member, control in zip(data, row, strict=True):
                 member.ctrl[:] = control
                 mujoco.mj_step(model, member, 5)
         pipe.send(None)
 
 
-def open_loop(workers: int) -> tuple[Callable[[], None], Callable[[], None]]:
-    """(run once, stop)"""
+def open_loop(workers: int, actions: np.ndarray) -> tuple[Callable[[], None], Callable[[], None]]:
+    """(run once, stop), for the actions [episodes, t, a] of a recorded iteration."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     context = multiprocessing.get_context("spawn")
     pipes = []
     for k in range(workers):
         ours, theirs = context.Pipe()
-        members = len(range(k, EPISODES, workers))
-        context.Process(target=open_loop_worker, args=(theirs, members), daemon=True).start()
+        members = list(range(k, EPISODES, workers))
+        taken = np.ascontiguousarray(actions[members].transpose(1, 0, 2))
+        context.Process(target=open_loop_worker, args=(theirs, members, taken), daemon=True).start()
         pipes.append(ours)
 
     def run() -> None:
@@ -97,8 +99,8 @@ def envpool_loop(workers: int) -> Callable[[], None]:
 
     envs = envpool.make("HalfCheetah-v4", env_type="gymnasium", num_envs=EPISODES, num_threads=workers)
     policy = Policy(17, 6)
-    rng = generator(0, Purpose.INIT)
-    act = policy.actor(np.stack([policy.init(rng) for _ in range(EPISODES)]))
+    rng = generator(0, Purpose.ACTION)
+    act = policy.actor(np.stack([policy.init(generator(0, Purpose.INIT))] * EPISODES))
 
     def run() -> None:
         noise = np.stack([policy.draw_noise(rng, HORIZON) for _ in range(EPISODES)], axis=1)
@@ -112,24 +114,32 @@ def envpool_loop(workers: int) -> Callable[[], None]:
     return run
 
 
-def training(method: str, workers: int, **settings: Any) -> tuple[Callable[[], None], Callable[[], None]]:
-    """(one iteration, stop)"""
-    config = make_config("halfcheetah", method, "paper", {"pairs": EPISODES // 2, **settings})
+def training(method: str, workers: int, **settings: Any) -> tuple[Callable[[], None], Trainer]:
+    """(one iteration, its trainer). A learning rate of 0 does all the work and leaves the policy as it is."""
+    config = make_config("halfcheetah", method, "paper", {"pairs": EPISODES // 2, "lr": 0.0, **settings})
     trainer = Trainer(config, workers)
     state = [trainer.initial_state()]
 
     def run() -> None:
         state[0], _ = trainer.iterate(state[0])
 
-    return run, trainer.close
+    return run, trainer
+
+
+def recorded_actions(trainer: Trainer) -> np.ndarray:
+    """The actions [episodes, t, a] of iteration 0, at the initial policy."""
+    episodes = Episodes.of_pairs(0, EPISODES // 2, 0.02, record=True, shared_reset=False)
+    paths = trainer.engine.rollout(trainer.initial_state().theta, episodes).trajectories
+    assert paths is not None
+    return paths.actions.copy()
 
 
 def main(arguments: Arguments) -> None:
     workers = arguments.workers
-    limit, stop_limit = open_loop(workers)
-    es, stop_es = training("es", workers)
-    cv, stop_cv = training("cv", workers, **{"cv.learn_gamma": False})
-    cv_gamma, stop_cv_gamma = training("cv", workers)
+    es, es_trainer = training("es", workers)
+    cv, cv_trainer = training("cv", workers, **{"cv.learn_gamma": False})
+    cv_gamma, cv_gamma_trainer = training("cv", workers)
+    limit, stop_limit = open_loop(workers, recorded_actions(cv_trainer))
     contestants = {"open loop": limit, "EnvPool": envpool_loop(workers), "es": es, "cv": cv, "cv+gamma": cv_gamma}
     times: dict[str, list[float]] = {name: [] for name in contestants}
     for round_number in range(arguments.rounds + 2):
@@ -138,8 +148,9 @@ def main(arguments: Arguments) -> None:
             run()
             if round_number >= 2:  # the first two warm up: compilation, caches
                 times[name].append(time.perf_counter() - started)
-    for stop in (stop_limit, stop_es, stop_cv, stop_cv_gamma):
-        stop()
+    stop_limit()
+    for trainer in (es_trainer, cv_trainer, cv_gamma_trainer):
+        trainer.close()
 
     middle = {name: median(values) for name, values in times.items()}
     print(f"halfcheetah, {EPISODES} episodes x {HORIZON} steps, {workers} workers, median of {arguments.rounds} rounds")
