@@ -101,12 +101,11 @@ def test_twenty_kills_change_nothing(tmp_path: Path) -> None:
             time.sleep(0.002)
         time.sleep(rng.uniform(0, 0.05))
         process.kill()
-        kills += process.wait() == -signal.SIGKILL
-        assert process.returncode in (-signal.SIGKILL, 0)
+        assert process.wait() == -signal.SIGKILL, "it ended before it could be killed"
+        kills += 1
         if not (path / "config.json").exists() or not list((path / "checkpoints").glob("0*")):
             continue  # killed before anything was saved: start again is all there is
         command = [sys.executable, "-c", f"import quell; quell.resume({str(path)!r}, progress=False, workers=1)"]
-    assert not quell.load(path).finished, "it finished before the last kill"
     result = quell.resume(path, progress=False)
     assert result.finished
     assert digest(result) == digest(calm)
