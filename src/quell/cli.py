@@ -16,6 +16,7 @@ COMMANDS = {
     "play": "film a run's policy (mp4 or gif)",
     "variance": "measure gradient estimators side by side at a fixed policy",
     "theory": "Theorem 1, exact and simulated: when the control variate helps",
+    "paper": "the paper's tables and figures, from their runs to the page",
     "tasks": "list the tasks",
     "methods": "list the methods",
     "doctor": "check this installation",

@@ -1,0 +1,166 @@
+"""quell paper ENTRY: a table or figure of the paper, from its runs to the page."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from quell.config import Preset, check_out, default_workers
+from quell.errors import UsageError, did_you_mean, require
+
+if TYPE_CHECKING:
+    from quell.paper.plan import Job
+    from quell.paper.runner import Outcome
+
+ENTRIES = ("table-es", "table-pg", "table-ppo", "fig-curves", "fig-improvement", "theorem", "render")
+
+DESCRIPTION = """Reproduce a table or figure of the paper. ENTRY is one of
+
+  table-es         16 tasks: ES, ORTHO, GCMC, QMC, CV, PG
+  table-pg         16 tasks: PPO, TRPO, Det, CV, PG
+  table-ppo        six tasks: PPO with and without its extras S, A and M
+  fig-curves       learning curves of the five ES methods
+  fig-improvement  (r - r_random) / (r_es - r_random), grouped bars
+  theorem          Theorem 1, exact, simulated and as printed
+  render           all tables and figures again, from the summaries in --out
+
+Runs that are finished are not repeated, interrupted ones are continued: the same command picks up where it stopped.
+Entries share runs. Summaries, tables and figures go to OUT/<preset>-<budget>/."""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    entry: Annotated[str, tyro.conf.Positional]
+    """The table or figure."""
+    tasks: tuple[str, ...] = ()
+    """These tasks instead of the paper's."""
+    methods: tuple[str, ...] = ()
+    """These methods of the entry only."""
+    seeds: int = 5
+    """Seeds 0 to SEEDS-1."""
+    budget: float = 1.0
+    """Share of the paper's steps (2e7; LQR 4e6)."""
+    steps: tuple[str, ...] = ()
+    """Steps instead of a share: --steps 1e6, or --steps 1e6 dm-quadruped-escape=1e5."""
+    preset: Preset = "paper"
+    """paper: the paper's settings exactly. tuned: ours."""
+    episodes: int = 20
+    """Episodes of the final evaluation (each with sampled and mean actions, and untrained)."""
+    jobs: int | None = None
+    """Runs at a time, one process each; by default one per core."""
+    out: Path = Path("results/paper")
+    """Where summaries, tables and figures go."""
+    runs: Path = Path("runs/paper")
+    """Where run folders with their checkpoints go."""
+    plan: bool = False
+    """Only show the runs and how long they would take."""
+
+
+def main(arguments: list[str]) -> int:
+    parsed = tyro.cli(Arguments, args=arguments, prog="quell paper", description=DESCRIPTION)
+    _check(parsed)
+    if parsed.entry == "render":
+        from quell.paper.render import render_all
+
+        return _told(render_all(parsed.out))
+    if parsed.entry == "theorem":
+        from quell.paper import theorem
+
+        return _told(theorem.render(check_out(parsed.out)))
+
+    from quell.paper.estimate import known_speeds, seconds_of
+
+    jobs = _plan(parsed)
+    due = [job for job in jobs if not job.done]
+    known = known_speeds(parsed.out)
+    seconds = [seconds_of(job, known) for job in due]
+    count = min(parsed.jobs or default_workers(), max(1, len(due)))
+    _show(jobs, due, seconds, count)
+    if parsed.plan:
+        return 0
+    outcomes = _run(parsed, due, seconds, count) if due else []
+    return _conclude(jobs, outcomes)
+
+
+def _check(parsed: Arguments) -> None:
+    if parsed.entry not in ENTRIES:
+        hint = did_you_mean(parsed.entry, ENTRIES)
+        raise UsageError(f"unknown entry {parsed.entry!r}{hint}; there are: {', '.join(ENTRIES)}")
+    for name, value in (("seeds", parsed.seeds), ("episodes", parsed.episodes), ("jobs", parsed.jobs)):
+        if value is not None and value < 1:
+            raise UsageError(f"--{name} must be at least 1, got {value}")
+
+
+def _plan(parsed: Arguments) -> list[Job]:
+    from quell.config import changed
+    from quell.paper.plan import ENTRIES as CONTENTS
+    from quell.paper.plan import Budget, plan
+    from quell.paper.summary import read
+
+    jobs = plan(
+        CONTENTS[parsed.entry],
+        tasks=parsed.tasks,
+        methods=parsed.methods,
+        seeds=parsed.seeds,
+        budget=Budget.parse(parsed.budget, parsed.steps),
+        preset=parsed.preset,
+        out=parsed.out,
+        runs=parsed.runs,
+        episodes=parsed.episodes,
+    )
+    for job in jobs:
+        if job.done and (differing := changed(read(job.summary).config, job.config)):
+            raise UsageError(
+                f"{str(job.summary)!r} was made with another {', '.join(differing)}; remove it or choose another --out"
+            )
+    return jobs
+
+
+def _show(jobs: list[Job], due: list[Job], seconds: list[float], count: int) -> None:
+    from quell.paper.estimate import clock, makespan
+
+    times: dict[tuple[str, int], list[float]] = {}
+    for job, duration in zip(due, seconds, strict=True):
+        times.setdefault((job.config.task, job.config.steps), []).append(duration)
+    print(f"{'task':<26}{'steps':>12}{'runs':>6}{'core time':>14}")
+    for (task, steps), durations in times.items():
+        print(f"{task:<26}{steps:>12,}{len(durations):>6}{clock(sum(durations)):>14}")
+    done = len(jobs) - len(due)
+    print(f"{len(jobs)} runs, {done} of them done; about {clock(makespan(seconds, count))} with {count} at a time")
+
+
+def _run(parsed: Arguments, due: list[Job], seconds: list[float], count: int) -> list[Outcome]:
+    from quell.paper.display import Display
+    from quell.paper.runner import Runner
+
+    require("plot", "figures")  # complain before the first run, not after the last
+    check_out(parsed.out)
+    check_out(parsed.runs)
+    return Runner(count, Display(due, seconds)).run(due)
+
+
+def _conclude(jobs: list[Job], outcomes: list[Outcome]) -> int:
+    """Tables and figures from all there is, and what failed."""
+    from quell.paper.render import render_group
+
+    if any(job.done for job in jobs):
+        _told(render_group(jobs[0].summary.parent.parent))
+    failed = [outcome for outcome in outcomes if outcome.status == "failed"]
+    stopped = sum(outcome.status == "stopped" for outcome in outcomes)
+    for outcome in failed:
+        print(f"FAILED  {outcome.job.label}: {outcome.message}", file=sys.stderr)
+    if failed:
+        print(f"{len(failed)} of {len(jobs)} runs failed; the same command tries them again", file=sys.stderr)
+    if stopped:
+        print(f"stopped and saved with {stopped} runs to go; the same command continues", file=sys.stderr)
+    return 130 if stopped else int(bool(failed))
+
+
+def _told(paths: list[Path]) -> int:
+    for path in paths:
+        print(path)
+    return 0

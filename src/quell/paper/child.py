@@ -1,0 +1,106 @@
+"""One run in a process of its own: python -m quell.paper.child, started by the runner.
+
+The job comes as JSON in the argument; progress goes out as JSON lines. When stdin closes, because the runner asks
+for it or is gone, the run stops after the current iteration and saves.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from quell.compute import Compute
+from quell.config import changed
+from quell.errors import QuellError, UsageError
+from quell.paper.plan import STOPPED, Job
+from quell.paper.summary import summarise, write
+from quell.progress import Progress
+from quell.runs import Run
+from quell.trainer import run_training
+
+PATIENCE = 120.0
+"""Seconds to wait for the child of a killed runner to let go of the run folder."""
+
+
+class Reporter(Progress):
+    """Tells the runner how far the run is, at most a few times per second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last = 0.0
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        while os.read(0, 1):
+            pass
+        self.stop_requested = True
+
+    def show(self, row: Mapping[str, float]) -> None:
+        now = time.monotonic()
+        if now - self._last > 0.3:
+            self._last = now
+            _say({"steps": row["steps"], "return": row["return/mean"]})
+
+
+def run(job: Job) -> int:
+    """Train, or continue where an earlier attempt was stopped; then write the summary."""
+    progress = Reporter()
+    with _folder(job) as folder:
+        state = run_training(job.config, folder, compute=Compute(1), progress=progress, resume=True)
+        if state.steps < job.config.steps:
+            return STOPPED
+        write(summarise(folder.path, job.episodes), job.summary)
+    commit = json.loads((folder.path / "versions.json").read_bytes())
+    _say({"steps": state.steps, "seconds": state.seconds, "commit": commit["commit"], "platform": commit["platform"]})
+    return 0
+
+
+def _folder(job: Job) -> Run:
+    """The run's folder, locked: a new one, or what an earlier attempt left."""
+    name = f"seed{job.config.seed}"
+    path = job.runs / job.config.task.replace(":", "-").replace("/", "-") / job.config.method / name
+    if path.exists() and not (path / "config.json").exists():  # killed before it began
+        shutil.rmtree(path)
+    if not path.exists():
+        return Run.create(job.config, job.runs, name)
+    folder = Run.open(path)
+    _lock(folder)
+    if differing := changed(folder.config, job.config):
+        raise UsageError(f"{str(path)!r} holds a run with another {', '.join(differing)}; remove it or choose --runs")
+    return folder
+
+
+def _lock(folder: Run) -> None:
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return folder.lock()
+        except UsageError:
+            if time.monotonic() > until:
+                raise
+        time.sleep(0.2)
+
+
+def _say(facts: dict[str, Any]) -> None:
+    try:
+        print(json.dumps(facts), flush=True)
+    except BrokenPipeError:  # the runner is gone, which closing stdin tells us too
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def main(arguments: list[str]) -> int:
+    try:
+        return run(Job.decode(arguments[0]))
+    except QuellError as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,94 @@
+"""How long runs will take: from the times of earlier runs where there are any, else from a table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from quell.paper.plan import Job
+
+STEPS_PER_SECOND = {
+    "lqr": 60_000,
+    "lqr-302": 60_000,
+    "swimmer": 20_000,
+    "halfcheetah": 12_000,
+    "walker2d": 10_000,
+    "roboschool-pong": 40_000,
+    "roboschool-halfcheetah": 2_000,
+    "bipedalwalker": 4_700,
+    "dm-cheetah-run": 20_000,
+    "dm-pendulum-swingup": 60_000,
+    "dm-cartpole-two-poles": 30_000,
+    "dm-cartpole-swingup": 30_000,
+    "dm-cartpole-balance": 30_000,
+    "dm-hopper-hop": 10_000,
+    "dm-hopper-stand": 10_000,
+    "dm-quadruped-walk": 700,
+    "dm-quadruped-escape": 200,
+}
+"""Training steps per second of plain ES on one core, roughly."""
+OTHER_TASK = 5_000
+GRADIENT_MICROSECONDS = {"cv": 25.0, "pg": 20.0, "trpo": 30.0}
+"""Time per step that policy gradients add."""
+MANY_UPDATES = 10
+START = 4.0
+"""Seconds a run takes to start and end."""
+
+
+def seconds_of(job: Job, known: dict[tuple[str, str], float]) -> float:
+    """Time one run takes on one core, with its evaluations."""
+    from quell.methods import make_task
+
+    task, method = job.config.task, job.config.method
+    speed = known.get((task, method)) or _tabled(task, method)
+    horizon = make_task(job.config).horizon
+    evaluated = 3 * job.episodes * horizon / STEPS_PER_SECOND.get(task, OTHER_TASK)
+    return START + max(job.config.steps, 2 * job.config.pairs) / speed * 1.1 + evaluated
+
+
+def _tabled(task: str, method: str) -> float:
+    """Steps per second, without experience."""
+    per_step = 1 / STEPS_PER_SECOND.get(task, OTHER_TASK)
+    extra = GRADIENT_MICROSECONDS.get(method.partition("+")[0], 25.0 if method.startswith("ppo") else 0.0)
+    return 1 / (per_step + extra * 1e-6 * (MANY_UPDATES if method.endswith("+m") else 1))
+
+
+def known_speeds(out: Path) -> dict[tuple[str, str], float]:
+    """(task, method) -> median steps per second of the runs recorded under a results folder."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for path in sorted(out.glob("*/timings.jsonl")):
+        for row in read_timings(path):
+            if row["seconds"] > 0:
+                found.setdefault((row["task"], row["method"]), []).append(row["steps"] / row["seconds"])
+    return {key: median(values) for key, values in found.items()}
+
+
+def read_timings(path: Path) -> list[dict[str, Any]]:
+    """Rows of a timings file; a half-written line is left out."""
+    rows = []
+    for line in path.read_text().splitlines() if path.exists() else []:
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            continue
+    return rows
+
+
+def makespan(seconds: Sequence[float], jobs: int) -> float:
+    """When the last run ends, if each starts on the first free core."""
+    ends = [0.0] * jobs
+    for duration in seconds:
+        ends.sort()
+        ends[0] += duration
+    return max(ends)
+
+
+def clock(seconds: float) -> str:
+    """1:02:03, or 2 d 3 h for long times."""
+    if seconds >= 48 * 3600:
+        return f"{int(seconds // 86400)} d {int(seconds % 86400 // 3600)} h"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"

@@ -1,0 +1,136 @@
+"""Runs jobs, several at a time, each in a child process; one that fails does not stop the others."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, Literal
+
+from quell.paper.display import Display
+from quell.paper.plan import STOPPED, Job
+from quell.rollout.cpu import ONE_THREAD
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    job: Job
+    status: Literal["done", "stopped", "failed"]
+    message: str = ""
+
+
+class Runner:
+    """Keeps `count` children at work until the jobs are done; SIGINT and SIGTERM stop and save them all."""
+
+    def __init__(self, count: int, display: Display) -> None:
+        self.count, self.display = count, display
+        self._children: set[subprocess.Popen[str]] = set()
+        self._lock = threading.Lock()
+        self._stopping = False
+
+    def run(self, jobs: Sequence[Job]) -> list[Outcome]:
+        """Outcomes in the order in which the runs ended."""
+        previous = self._catch_signals()
+        try:
+            with ThreadPoolExecutor(self.count) as pool, self.display:
+                outcomes = []
+                for future in as_completed([pool.submit(self._one, job) for job in jobs]):
+                    outcomes.append(future.result())
+                    self.display.ended(outcomes[-1].job, outcomes[-1].status, outcomes[-1].message)
+                return outcomes
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def stop(self) -> None:
+        """Ask every child to save and end; no further ones are started."""
+        with self._lock:
+            self._stopping = True
+            for child in self._children:
+                assert child.stdin is not None
+                child.stdin.close()
+
+    def _catch_signals(self) -> dict[int, Any]:
+        def handle(number: int, frame: FrameType | None) -> None:
+            if self._stopping:
+                for child in tuple(self._children):
+                    child.kill()
+            threading.Thread(target=self.stop).start()  # not here: the lock may be held by what was interrupted
+
+        if threading.current_thread() is not threading.main_thread():
+            return {}
+        return {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def _one(self, job: Job) -> Outcome:
+        child = self._start(job)
+        if child is None:
+            return Outcome(job, "stopped")
+        self.display.started(job)
+        errors: list[str] = []
+        assert child.stdout is not None
+        assert child.stderr is not None
+        reader = threading.Thread(target=lambda: errors.extend(child.stderr or ()))
+        reader.start()
+        facts: dict[str, Any] = {}
+        for line in child.stdout:
+            facts = _decoded(line) or facts
+            self.display.moved(job, facts.get("steps", 0))
+        code = child.wait()
+        reader.join()
+        with self._lock:
+            self._children.discard(child)
+        for stream in (child.stdin, child.stdout, child.stderr):
+            if stream is not None:
+                stream.close()
+        return self._outcome(job, code, facts, errors)
+
+    def _start(self, job: Job) -> subprocess.Popen[str] | None:
+        with self._lock:
+            if self._stopping:
+                return None
+            child = subprocess.Popen(
+                [sys.executable, "-m", "quell.paper.child", job.encode()],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env={**os.environ, **ONE_THREAD},
+                start_new_session=True,  # Ctrl-C reaches us alone, and we pass it on
+            )
+            self._children.add(child)
+            return child
+
+    def _outcome(self, job: Job, code: int, facts: dict[str, Any], errors: list[str]) -> Outcome:
+        if code == 0 and job.done:
+            self._record(job, facts)
+            return Outcome(job, "done")
+        if code == STOPPED or self._stopping:
+            return Outcome(job, "stopped")
+        lines = [line.strip() for line in errors if line.strip()]
+        ended = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+        return Outcome(job, "failed", lines[-1] if lines else ended)
+
+    def _record(self, job: Job, facts: dict[str, Any]) -> None:
+        """One line about time and place; apart from the summary, which must not depend on them."""
+        row = {"task": job.config.task, "method": job.config.method, "seed": job.config.seed, **facts}
+        if "seconds" in facts:
+            row["seconds"] = round(facts["seconds"], 2)
+            with self._lock, (job.summary.parent.parent / "timings.jsonl").open("a") as file:
+                file.write(json.dumps(row) + "\n")
+
+
+def _decoded(line: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
