@@ -202,6 +202,17 @@ def command(*arguments: str, env: dict[str, str] | None = None) -> subprocess.Po
     return subprocess.Popen(line, env={**os.environ, **(env or {})}, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
 
 
+def finish(*processes: subprocess.Popen[bytes], seconds: float = 240.0) -> None:
+    try:
+        for process in processes:
+            _, err = process.communicate(timeout=seconds)
+            assert process.returncode == 0, err.decode()
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
 def saved_sha256(path: Path) -> str:
     newest = checkpoint.load_newest(path / "checkpoints")
     assert newest is not None
@@ -210,14 +221,11 @@ def saved_sha256(path: Path) -> str:
 
 def test_a_quarter_of_all_messages_lost(tmp_path: Path) -> None:
     chaos = {"*": {"num_failures": -1, "req_failure_prob": 13, "resp_failure_prob": 12}}
-    settings = [*COMMAND, "--steps", "4000", "--out", str(tmp_path), "--name"]
-    lossy = command(
-        *settings, "lossy", "--engine", "ray", "--workers", "2", env={"RAY_testing_rpc_failure": json.dumps(chaos)}
-    )
+    settings = [*COMMAND, "--steps", "1500", "--out", str(tmp_path), "--name"]
+    on_ray = ["--engine", "ray", "--workers", "2", "--worker-timeout", "6"]
+    lossy = command(*settings, "lossy", *on_ray, env={"RAY_testing_rpc_failure": json.dumps(chaos)})
     plain = command(*settings, "plain", "--workers", "1")
-    for process in (plain, lossy):
-        _, err = process.communicate(timeout=240)
-        assert process.returncode == 0, err.decode()
+    finish(plain, lossy)
     assert saved_sha256(tmp_path / "walker2d/cv/lossy") == saved_sha256(tmp_path / "walker2d/cv/plain")
 
 
@@ -234,7 +242,5 @@ def test_driver_killed_and_resumed(tmp_path: Path) -> None:
     assert killed.returncode == -signal.SIGKILL
     resumed = command("resume", str(path), "--engine", "ray", "--workers", "2")
     plain = command(*settings, "plain", "--workers", "1")
-    for process in (plain, resumed):
-        _, err = process.communicate(timeout=120)
-        assert process.returncode == 0, err.decode()
+    finish(plain, resumed)
     assert saved_sha256(path) == saved_sha256(tmp_path / "walker2d/cv/plain")

@@ -4,7 +4,8 @@ A job is one call to a worker that gives the same bits wherever and however ofte
 is the same: forget the worker, start another, give its job to whoever is idle. Three things count as a fault:
 
 * Ray says so: the process or its machine is gone, or a result was lost on the way.
-* Silence: no answer to pings (which a thread of their own answers) for `silence` seconds.
+* Silence: no answer to pings (which a thread of their own answers) for `silence` seconds. A worker that answers, but
+  knows nothing of the call it was given, never got it or its answer was lost: it is asked again.
 * Overdue: the call takes far longer than any before it. The limit doubles with every attempt at the same job, so a job
   that truly takes long is finished in the end; no episode is ever cut short to meet a deadline.
 
@@ -26,6 +27,7 @@ from quell.rollout.cpu import WorkerLost
 TICK = 0.5  # the longest wait before faults are looked for again
 LOOK = 2.0  # between looks at what the cluster offers
 GATHER = 10.0  # how long the first iteration waits for workers still starting, once one is ready
+BEATS = 8  # pings within the time after which a worker counts as silent
 ATTEMPTS = 10  # a job that has lost this many workers is what kills them
 OVERDUE = 20.0  # times the longest call so far
 
@@ -63,6 +65,8 @@ class Member:
     alive: bool = True
     quiet: float = 0.0  # since it last answered anything
     busy: float = 0.0  # since it was given its job
+    idle: float = 0.0  # of that, how long it has said that it works on nothing
+    repeats: int = 0  # how often it was asked again
     where: tuple[str, int] = ("", 0)  # host and process id
 
     @property
@@ -88,6 +92,7 @@ class Fleet:
             max_restarts=0,
             max_task_retries=0,  # Ray's own retries would not know that a replacement is already at work
             concurrency_groups={"work": 1, "ping": 1},
+            allow_out_of_order_execution=True,  # a call that was lost on the way must not hold up the next
         )(Worker)
         self.members: list[Member] = []
         self.lost = 0
@@ -157,7 +162,7 @@ class Fleet:
             free = [job for job in todo if job.holder is None or not job.holder.alive]
             for job in (own or free)[:1]:
                 todo.remove(job)
-                member.job, member.busy = job, 0.0
+                member.job, member.busy, member.idle, member.repeats = job, 0.0, 0.0, 0
                 member.call = job.submit(member.actor)
 
     def _listen(self) -> list[tuple[Member, Any]]:
@@ -180,7 +185,7 @@ class Fleet:
 
     def _send_pings(self) -> None:
         for member in self.members:
-            if member.ready and member.ping is None and member.quiet > self._patience.silence / 6:
+            if member.ready and member.ping is None and member.quiet > self._patience.silence / BEATS:
                 member.ping = member.actor.ping.options(concurrency_group="ping").remote()
 
     def _answer(self, member: Member, ref: Any) -> list[Any]:
@@ -203,6 +208,7 @@ class Fleet:
         member.quiet = 0.0
         if ref == member.ping:
             member.ping = None
+            self._compare(member, working=result)
             return []
         if ref == member.starting:
             member.where, member.starting = result, None
@@ -211,6 +217,14 @@ class Fleet:
         member.call = None
         self._slowest = max(self._slowest, member.busy)
         return [result]
+
+    def _compare(self, member: Member, *, working: bool) -> None:
+        """What a worker says it does against what it should be doing."""
+        limit = self._patience.silence / 2
+        member.idle = 0.0 if working or member.call is None else member.idle + self._patience.silence / BEATS
+        if member.idle > limit * 2**member.repeats:
+            member.idle, member.repeats = 0.0, member.repeats + 1
+            self._ask_again(member, member.call)
 
     def _ask_again(self, member: Member, ref: Any) -> None:
         if ref == member.ping:

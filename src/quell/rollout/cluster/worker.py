@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,23 +65,27 @@ class Worker:
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
-        self._started = False
+        self._started = self._working = False
         self._serial = -1
         self._rows: set[int] = set()  # of the batch with this serial number, the members held here
 
     def start(self) -> tuple[str, int]:
         """Make ready to work; (host, process id). Not done on construction, so that errors arrive as they are."""
-        setup = self._setup
-        self._engine = CpuEngine(setup.task, setup.policy, setup.directions, workers=setup.cores, members=setup.members)
-        self._threads = ThreadPoolExecutor(setup.cores)
+        if not self._started:  # it is asked again where the answer was lost
+            cores, parts = self._setup.cores, (self._setup.task, self._setup.policy, self._setup.directions)
+            self._engine = CpuEngine(*parts, workers=cores, members=self._setup.members)
+            self._threads = ThreadPoolExecutor(cores)
+            self._started = True
         return socket.gethostname(), os.getpid()
 
-    def ping(self) -> None:
-        """A sign of life; answered by a thread of its own."""
+    def ping(self) -> bool:
+        """A sign of life, answered by a thread of its own: whether a call is being worked on."""
+        return self._working
 
     def rollout(self, request: Request, rows: range) -> Scalars:
         """Run the episodes of some members and tell their scalars."""
-        self._run(request, rows)
+        with self._work():
+            self._run(request, rows)
         found, cut = self._engine.results(request.episodes), slice(rows.start, rows.stop)
         if request.episodes.record:
             rewards = found.rewards[cut, : int(found.steps[cut].max())]
@@ -92,6 +98,10 @@ class Worker:
 
         Their episodes are run again, to the same bits, when it was another worker that ran them and is no more.
         """
+        with self._work():
+            return self._contribute(request, leaves, prepared, request.theta if theta is None else theta)
+
+    def _contribute(self, request: Request, leaves: range, prepared: Any, theta: Array) -> dict[Node, Sums]:
         setup, episodes = self._setup, request.episodes
         if setup.estimator.records:
             cut = blocks(len(episodes.members) // 2)
@@ -100,8 +110,15 @@ class Worker:
                 self._run(request, rows)
         rollouts = self._engine.results(episodes)
         batch = Batch(request.theta, episodes.sigma, episodes.iteration, setup.directions, rollouts)
-        theta = request.theta if theta is None else theta
         return contributions(setup.estimator, batch, prepared, theta, leaves, self._threads.map)
+
+    @contextmanager
+    def _work(self) -> Iterator[None]:
+        self._working = True
+        try:
+            yield
+        finally:
+            self._working = False
 
     def _run(self, request: Request, rows: range) -> None:
         if self._serial != request.serial:
