@@ -1,0 +1,45 @@
+"""Summaries of runs that never ran, for the tests of tables, figures and the report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from quell.methods import make_config
+from quell.paper.plan import summary_path
+from quell.paper.summary import Summary, write
+
+
+def made_up(task: str, method: str, seed: int, score: float, start: float = 0.0, **settings: Any) -> Summary:
+    """A run from `start` to `score` in four even steps."""
+    config = make_config(task, method, "paper", {"seed": seed, "steps": 40_000, **settings})
+    returns: list[float | None] = [start + (score - start) * share for share in (0.25, 0.5, 0.75, 1.0)]
+    ratio: list[float | None] = [0.5 if method == "cv" else 1.0] * 4
+    curve: dict[str, list[float | None]] = {
+        "iteration": [1, 2, 3, 4],
+        "steps": [10_000, 20_000, 30_000, 40_000],
+        "return": returns,
+        "ratio": ratio,
+        "evaluation": [None, returns[1], None, returns[3]],
+    }
+    final = {"sampled": [score - 1, score + 1], "mean_action": [score, score]}
+    return Summary(config, {"python": "3", "packages": {}}, final, [start, start], curve)
+
+
+def write_group(out: Path, runs: list[Summary], name: str = "paper-0.002") -> Path:
+    """A results folder that holds them."""
+    for run in runs:
+        write(run, summary_path(out / name, run.config))
+    return out / name
+
+
+def small_group(out: Path) -> Path:
+    """Two tasks, three methods, two seeds."""
+    scores = {"swimmer": {"es": 100, "cv": 200, "pg": -10}, "halfcheetah": {"es": 1000, "cv": 900, "pg": 5}}
+    runs = [
+        made_up(task, method, seed, score + 10 * seed)
+        for task, row in scores.items()
+        for method, score in row.items()
+        for seed in (0, 1)
+    ]
+    return write_group(out, runs)
