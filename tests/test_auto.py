@@ -14,11 +14,13 @@ import quell
 from quell import cli
 from quell.adapt import FixedEta, FixedGamma
 from quell.choose import VARIANTS, Chooser, least_squares, second_moment
+from quell.choose_policy import PolicyChooser
 from quell.config import Config, replace
 from quell.errors import UsageError
 from quell.estimate import estimate
 from quell.estimate.auto import AutoControlVariate
 from quell.estimate.control_variate import ControlVariate
+from quell.estimate.score import Score
 from quell.estimate.value import ValueFunction
 from quell.methods import make_estimator
 from quell.policy import Policy
@@ -253,3 +255,62 @@ def test_training_with_auto_and_measuring_the_run(tmp_path: Path, capsys: pytest
     assert "after 0 steps" in capsys.readouterr().out
     assert cli.main(["variance", "swimmer", "--at", str(whole.path)]) == 2
     assert cli.main([*words, "--at", f"{whole.path}@x"]) == 2
+
+
+class TestPolicyMetric:
+    """Coefficients chosen by the variance of the policy's change."""
+
+    def test_layers_are_solved_jointly(self) -> None:
+        """Two layers whose noises cancel each other in the policy: the joint problem, against plain least squares."""
+        rng = np.random.default_rng(0)
+        chooser = PolicyChooser(4, (slice(0, 2), slice(2, 4)), 1, ((0,),), decay=1.0)
+        change = rng.standard_normal((3, 4))  # A: four parameters, three numbers that the policy shows
+        state, seen = chooser.init(), []
+        for _ in range(60):
+            x = rng.standard_normal(4)
+            y = np.array([1.0, 1.0, -0.5, -0.5]) * x + 0.3 * rng.standard_normal(4)
+            moved = chooser.split(np.stack([x, y])) @ change.T
+            seen.append(moved)
+            state = chooser.update(state, moved @ moved.T, 1.0, np.array([True]))
+        beta, used = chooser.coefficients(state)
+        assert chooser.candidates[used[0]] == "0 layer"
+        parts = np.array(seen)  # [pairs, x0 x1 y0 y1, 3]
+        target = -(parts[:, 0] + parts[:, 1]).ravel()
+        expected = np.linalg.lstsq(np.stack([parts[:, 2].ravel(), parts[:, 3].ravel()], 1), target, rcond=None)[0]
+        assert beta[0, [0, 2]] == pytest.approx(expected, abs=0.01)
+
+    def test_unbiased_online_and_safe(self) -> None:
+        config = replace(Config("lqr"), {"cv.eta": "auto", "cv.metric": "policy", "shaping": "none"})
+        estimator = make_estimator(config.validate(), POLICY)
+        state, collector = estimator.init(), Collector(LinearGaussian(), POLICY, pairs=4, seed=6)
+        gradients = []
+        for iteration in range(500):
+            found = estimate(estimator, collector.batch(THETA, SIGMA, iteration), state)
+            state = found.state
+            gradients.append(found.gradient)
+        g = np.array(gradients, np.float64)
+        error = g.std(axis=0) / np.sqrt(len(g))
+        assert np.abs((g.mean(axis=0) - EXACT) / error).max() < 4.5
+        plain = np.array([collector_es(collector, iteration) for iteration in range(500)])
+        assert g[20:].var(axis=0).sum() < plain[20:].var(axis=0).sum()
+
+    def test_useless_columns_are_dropped(self) -> None:
+        rng = np.random.default_rng(3)
+        chooser = PolicyChooser(30, (slice(0, 10), slice(10, 30)), 1, ((0,),))
+        state, ratios = chooser.init(), []
+        for _ in range(60):
+            gram, total, plain = np.zeros((4, 4)), 0.0, 0.0
+            beta, _ = chooser.coefficients(state)
+            for _ in range(5):
+                x, y = rng.standard_normal((2, 30))
+                total, plain = total + np.square(x + beta[0] * y).sum(), plain + np.square(x).sum()
+                moved = chooser.split(np.stack([x, y]))
+                gram += moved @ moved.T
+            ratios.append(total / plain)
+            state = chooser.update(state, gram, 5.0, np.array([True]))
+        assert np.mean(ratios) <= 1.05
+        assert max(ratios[5:]) <= 1.1
+
+
+def collector_es(collector: Collector, iteration: int) -> np.ndarray:
+    return estimate(Score("none"), collector.batch(THETA, SIGMA, iteration), {}).gradient

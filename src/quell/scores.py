@@ -70,3 +70,28 @@ def weighted_scores(policy: Policy) -> Callable[..., Any]:
         return jax.vmap(lambda w: pullback(w)[0])(weights)
 
     return jax.jit(jax.vmap(member))
+
+
+@functools.lru_cache(maxsize=32)
+def policy_change(policy: Policy) -> Callable[..., Any]:
+    """Compiled (theta [d], obs [n, o], steps [p, d]) -> A step for each, [p, numbers], with |A step|^2 = step' F step.
+
+    F = E_s[grad log pi grad log pi'] is the Fisher matrix over the states given: KL(theta + step, theta) is about
+    step' F step / 2. Gaussian: F = E_s[D' S^-2 D] + 2 on the log-std diagonal, D the derivative of the mean.
+    Categorical: F = E_s[D' (diag p - p p') D], D that of the logits. Deterministic: as a Gaussian of unit std.
+    """
+
+    def change(theta: jax.Array, obs: jax.Array, step: jax.Array) -> jax.Array:
+        value, moved = jax.jvp(lambda th: outputs(policy, th, obs), (theta,), (step,))
+        scale = 1 / jnp.sqrt(len(obs))
+        if policy.kind == "categorical":
+            p = jax.nn.softmax(value)
+            return (scale * jnp.sqrt(p) * (moved - (p * moved).sum(axis=-1, keepdims=True))).ravel()
+        if policy.kind == "deterministic":
+            return (scale * moved).ravel()
+        parts = [(scale * moved * jnp.exp(-log_std(policy, theta))).ravel()]
+        if policy.learn_std:
+            parts.append(jnp.sqrt(2.0) * policy.unflatten(step)["log_std"])
+        return jnp.concatenate(parts)
+
+    return jax.jit(jax.vmap(change, in_axes=(None, None, 0)))

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quell.choose import Chooser, second_moment
+from quell.choose_policy import PolicyChooser
 from quell.estimate import Estimate, State, total_variance
 from quell.estimate.policy_gradient import advantages, pair_scores, step_weights
 from quell.estimate.score import Fitness, others_removed, pair_score, shaped_fitness
@@ -27,6 +28,7 @@ from quell.returns import Shaping, alive
 from quell.types import Batch
 
 Array = NDArray[Any]
+STATES = 64  # of each pair, for the policy's metric
 
 
 @dataclass(frozen=True)
@@ -43,10 +45,14 @@ class Prepared:
 
 @dataclass(frozen=True)
 class AutoControlVariate:
-    """ES with any number of control variates; `chooser` turns past moments into coefficients."""
+    """ES with any number of control variates; `chooser` turns past moments into coefficients.
+
+    A Chooser looks at sums of products per coordinate, a PolicyChooser at those of the changes of the policy that each
+    column's part in each layer would cause.
+    """
 
     policy: Policy
-    chooser: Chooser
+    chooser: Chooser | PolicyChooser
     discounts: tuple[float, ...] = (1.0, 0.99)
     values: tuple[ValueFunction, ...] = ()
     shaping: Shaping = "normalise"
@@ -76,6 +82,8 @@ class AutoControlVariate:
             "c": np.zeros((columns, len(theta))),
             "cc": np.zeros((columns, columns, len(theta))),
         }
+        if isinstance(self.chooser, PolicyChooser):
+            sums["gram"] = np.zeros((self.chooser.size, self.chooser.size))
         for value in self.values:
             sums |= value.init()
         for pair in pairs:
@@ -83,7 +91,23 @@ class AutoControlVariate:
                 weights = self._weights(batch, prepared, slice(2 * pair, 2 * pair + 2), sums)
                 c = self._columns(batch, prepared, pair, theta, weights)
                 accumulate(sums, count=1.0, c=c, cc=c[:, None] * c[None])
+                if isinstance(self.chooser, PolicyChooser):
+                    accumulate(sums, gram=self._gram(self.chooser, batch, pair, c))
         return sums
+
+    def _gram(self, chooser: PolicyChooser, batch: Batch, pair: int, columns: Array) -> Array:
+        """Products of A times each column's part in each layer, over some states of the pair's own episodes."""
+        from quell.scores import policy_change
+
+        paths = batch.rollouts.trajectories
+        assert paths is not None
+        seen = [
+            paths.obs[row][np.linspace(0, batch.rollouts.steps[row] - 1, STATES // 2).astype(int)]
+            for row in (2 * pair, 2 * pair + 1)
+        ]
+        parts = chooser.split(columns).astype(np.float32)
+        moved = np.asarray(policy_change(self.policy)(batch.theta, np.concatenate(seen), parts), np.float64)
+        return np.asarray(moved @ moved.T)
 
     def _weights(self, batch: Batch, prepared: Prepared, rows: slice, sums: Sums) -> Array:
         """What multiplies a pair's scores in each column: [K, 2, t]. Value functions learn on the way."""
@@ -111,7 +135,7 @@ class AutoControlVariate:
     def combine(self, sums: Sums, prepared: Prepared, state: State) -> Estimate:
         count, c, cc = float(sums["count"]), sums["c"], sums["cc"]
         plain = total_variance(c[0], cc[0, 0], count)
-        sound = bool(np.isfinite(cc).all())
+        sound = bool(np.isfinite(cc).all() and np.isfinite(sums.get("gram", 0.0)).all())
         metrics = {"variance/es": plain, "gamma": self.discounts[0], "trouble/cv_dropped": float(not sound)}
         if not sound or not count:  # as in plain CV: fall back to ES, learn nothing
             metrics |= {"variance/method": plain, "variance/ratio": 1.0}
@@ -128,7 +152,7 @@ class AutoControlVariate:
             "auto/plain": float((used == 0).mean()),
         }
         ready = np.array([True] * len(self.discounts) + [fit.any() for fit in prepared.fits])
-        state = self.chooser.update(state, cc, count, ready)
+        state = self.chooser.update(state, sums.get("gram", cc), count, ready)
         for value in self.values:
             state = value.update(state, sums)
         return Estimate((combined / count).astype(np.float32), state, metrics)

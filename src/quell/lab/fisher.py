@@ -2,9 +2,8 @@
 
     F = E_s[ grad log pi grad log pi' ],    KL(pi_{theta + delta}, pi_theta) = delta' F delta / 2 + ...
 
-For a Gaussian policy F = E_s[D' S^-2 D] + 2 on the log-std diagonal, D the derivative of the mean; for a categorical
-one F = E_s[D' (diag p - p p') D], D that of the logits. Both are A'A for a matrix A that is never formed: A g is one
-Jacobian-vector product over a sample of states. A deterministic policy is treated as a Gaussian of unit std.
+F = A'A for a matrix A that is never formed: A g is one Jacobian-vector product over a sample of states
+(`quell.scores.policy_change`). The variance of an estimator in this metric is tr(F Cov g), the total variance of A g.
 """
 
 from __future__ import annotations
@@ -37,29 +36,12 @@ def visited_states(point: Point, *, episodes: int, workers: int, seed_block: int
 
 
 def in_metric(policy: Policy, theta: Array, states: Array, gradients: Array) -> Array:
-    """A g for every row g of `gradients`: [m, numbers], so that |A g|^2 = g'Fg."""
-    import jax
-    import jax.numpy as jnp
+    """A g for every row g of `gradients`: [m, numbers], so that |A g|^2 = g'Fg; a few at a time."""
+    from quell.scores import policy_change
 
-    from quell.scores import log_std, outputs
-
-    centre, seen = jnp.asarray(theta), jnp.asarray(states)
-
-    def transformed(g: jax.Array) -> jax.Array:
-        value, change = jax.jvp(lambda th: outputs(policy, th, seen), (centre,), (g,))
-        if policy.kind == "categorical":
-            p = jax.nn.softmax(value)
-            centred = change - (p * change).sum(axis=-1, keepdims=True)
-            return (jnp.sqrt(p) * centred).ravel() / jnp.sqrt(len(states))
-        if policy.kind == "deterministic":
-            return change.ravel() / jnp.sqrt(len(states))
-        parts = [(change * jnp.exp(-log_std(policy, centre))).ravel() / jnp.sqrt(len(states))]
-        if policy.learn_std:
-            parts.append(jnp.sqrt(2.0) * policy.unflatten(g)["log_std"])
-        return jnp.concatenate(parts)
-
-    compiled = jax.jit(transformed)
-    return np.stack([np.asarray(compiled(np.asarray(g, np.float32))) for g in gradients])
+    change = policy_change(policy)
+    parts = [change(theta, states, np.asarray(gradients[i : i + 8], np.float32)) for i in range(0, len(gradients), 8)]
+    return np.concatenate([np.asarray(part) for part in parts])
 
 
 def kl_length(policy: Policy, theta: Array, states: Array, step: Array) -> float:

@@ -24,7 +24,8 @@ BASES: dict[str, tuple[str, dict[str, Any]]] = {
     "cv-layer": ("the same with one eta per layer", {**MOMENTS, "cv.eta_per": "layer"}),
     "cv-linear": ("CV with a linear value function as baseline", {**MOMENTS, "cv.baseline": "linear"}),
     "cv-network": ("CV with a network as baseline", {**MOMENTS, "cv.baseline": "network"}),
-    "auto": ("control variates chosen online, plain ES among them", {"cv.eta": "auto"}),
+    "auto": ("control variates chosen online, plain ES among them", {"cv.eta": "auto", "cv.metric": "parameters"}),
+    "auto-policy": ("the same by the variance in the policy's metric", {"cv.eta": "auto", "cv.metric": "policy"}),
 }
 MODIFIERS: dict[str, dict[str, Any]] = {
     "ortho": {"directions": "orthogonal"},
