@@ -282,19 +282,19 @@ def command(tmp_path: Path, *more: str) -> list[str]:
 def test_a_failing_run_is_reported_and_stops_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = make_config("lqr-302", "es", "paper", {"steps": 800, "lr": 0.5})
     Run.create(other, tmp_path / "runs/paper-0.0002", "seed0").close()
-    arguments = command(tmp_path, "--tasks", "lqr-302", "--methods", "es", "cv")
+    arguments = command(tmp_path, "--tasks", "lqr-302", "--methods", "es", "ortho")
     assert main(arguments) == 1
     told = capsys.readouterr()
     assert "FAILED  lqr-302 es seed 0:" in told.err
     assert "holds a run with another lr" in told.err
     summaries = tmp_path / "out/paper-0.0002/summaries"
-    assert {path.name for path in summaries.iterdir()} == {"lqr-302-cv-0.json"}
+    assert {path.name for path in summaries.iterdir()} == {"lqr-302-ortho-0.json"}
     assert (tmp_path / "out/paper-0.0002/table-es.md").exists()
-    run = read(summaries / "lqr-302-cv-0.json")
+    run = read(summaries / "lqr-302-ortho-0.json")
     assert run.config.preset == "paper"
     assert len(run.final["sampled"]) == len(run.untrained) == 1
     before = files(tmp_path / "out")
-    assert main(command(tmp_path, "--tasks", "lqr-302", "--methods", "cv")) == 0
+    assert main(command(tmp_path, "--tasks", "lqr-302", "--methods", "ortho")) == 0
     assert "1 runs, 1 of them done" in capsys.readouterr().out
     assert files(tmp_path / "out") == before
 
