@@ -30,7 +30,8 @@ def figure(reports: Sequence[Report], path: Path) -> None:
         if reports[0].gains:
             _gains(axes[2], reports[0])
     m = reports[0].measurement
-    fig.suptitle(f"{m.point.config.task}, {m.point.where}: return {m.mean_return:.4g}", fontsize=11)
+    title = f"{m.point.config.task}, {m.point.where}" + (f": return {m.mean_return:.4g}" if len(reports) == 1 else "")
+    fig.suptitle(title, fontsize=11)
     fig.savefig(path, dpi=110)
 
 
@@ -98,7 +99,8 @@ def _sweep(axes: Any, reports: Sequence[Report]) -> None:
     axes.set_yscale("log")
     if min(values) > 0 and max(values) / min(values) > 5:
         axes.set_xscale("log")
-    axes.set_xlabel(reports[0].label.partition("=")[0])
+    name = reports[0].label.partition("=")[0]
+    axes.set_xlabel({"std": "action std", "pairs": "pairs per iteration (N)"}.get(name, name))
     axes.set_ylabel("variance relative to ES")
     _style(axes, "")
     axes.legend(frameon=False, fontsize=8)
