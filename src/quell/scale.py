@@ -18,11 +18,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quell.reduce import Tree, blocks, shards
 
+Array = NDArray[np.float64]
 Reduction = Literal["flat", "tree"]
 VECTORS = {"es": 2, "cv": 5}  # x, xx; and y, xy, yy
+BATCHED = 16  # how much less often weights are read when all steps of an episode go through the policy at once
+UPDATE = 150  # bytes per parameter that the driver touches to form a gradient and take a step
 
 
 @dataclass(frozen=True)
@@ -41,14 +45,16 @@ class Workload:
 
 @dataclass(frozen=True)
 class Machine:
-    """Speeds in seconds and bytes; the defaults are one core and a 10 Gbit/s network."""
+    """Speeds in seconds and bytes; the defaults are one core per worker and a 10 Gbit/s network."""
 
     step: float = 5e-5  # one environment step without the policy
+    normal: float = 1e-8  # drawing one number of a direction
     memory: float = 8e9  # bytes per second through one core: reading theta at every step, adding vectors
     network: float = 1.2e9  # bytes per second through one network card
     latency: float = 5e-4
     call: float = 1e-3  # the driver's work per call to a worker
     fixed: float = 1e-2  # the driver's work per iteration however many workers
+    cores: int | None = None  # of all workers together, where that is less than one each
 
 
 @dataclass(frozen=True)
@@ -92,40 +98,34 @@ def scalar_bytes(load: Workload) -> int:
 def simulate(load: Workload, workers: int, reduction: Reduction, machine: Machine | None = None, seed: int = 0) -> Cost:
     """One iteration in simulated time; the driver has one network card, and each worker its own."""
     machine = machine or Machine()
-    nodes = nodes_sent(load.pairs, workers)
-    count = len(nodes)
-    speed = np.maximum(0.1, 1 + load.spread * np.random.default_rng(seed).standard_normal(count))
-    share = (
-        np.array([len(shard) for shard in shards(len(blocks(load.pairs)), workers)])
-        * 2
-        * load.pairs
-        / sum(len(shard) for shard in shards(len(blocks(load.pairs)), workers))
-    )
-    episodes = share * load.steps * (machine.step + 4 * load.dim / machine.memory) * speed
-    passes = {"es": 0.0, "cv": 3.0}[load.method]  # forward and backward through the policy, batched over time
-    gradients = share * (passes * load.steps * 4 * load.dim / machine.memory / 8 + 40 * load.dim / machine.memory)
+    nodes, split = nodes_sent(load.pairs, workers), shards(len(blocks(load.pairs)), workers)
+    count, leaves = len(nodes), len(blocks(load.pairs))
+    slow = max(1.0, count / (machine.cores or count))
+    speed = slow * np.maximum(0.1, 1 + load.spread * np.random.default_rng(seed).standard_normal(count))
+    pairs = np.array([len(shard) for shard in split]) * load.pairs / leaves
+    episodes = 2 * pairs * (load.dim * machine.normal + load.steps * (machine.step + 4 * load.dim / machine.memory))
+    # Per pair: its direction, a forward and a backward pass over all steps at once (CV), and the sums in float64.
+    passes = {"es": 0, "cv": 2 * 3 * load.steps / BATCHED}[load.method]
+    traffic = (4 * passes + 24 * VECTORS[load.method]) * load.dim
+    gradients = pairs * (load.dim * machine.normal + traffic / machine.memory)
 
-    vector = sums_bytes(load.method, load.dim)
-    theta, prepared = 4 * load.dim, prepared_bytes(load)
-    start = _broadcast(theta, count, reduction, machine)
+    vector, theta, prepared = sums_bytes(load.method, load.dim), 4 * load.dim, prepared_bytes(load)
     calls = machine.call * np.arange(1, count + 1)
+    ran = _broadcast(theta, count, reduction, machine) + calls + episodes * speed
     scalars = np.full(count, scalar_bytes(load) / count)
-    gathered = _through_one_card(start + calls + episodes, scalars, machine)
-    again = gathered + _broadcast(prepared, count, reduction, machine)
-    done = again + calls + gradients * speed
-    sizes = np.array(nodes) * vector
+    gathered = _through_one_card(ran, scalars, machine)
+    done = gathered + _broadcast(prepared, count, reduction, machine) + calls + gradients * speed
     if reduction == "flat":
-        end = _through_one_card(done, sizes, machine)
-        end += sum(nodes) * vector / machine.memory
-        bytes_in = float(sizes.sum())
+        bytes_in = float(sum(nodes) * vector)
+        end = _through_one_card(done, np.array(nodes) * vector, machine) + 3 * (bytes_in - vector) / machine.memory
     else:
-        rounds = math.ceil(math.log2(count)) if count > 1 else 0
-        hop = machine.latency + vector / machine.network + vector / machine.memory
-        end = float(done.max()) + max(nodes) * hop * rounds + vector / machine.network
-        bytes_in = float(vector)
-    work = float(np.mean(episodes + gradients))
+        bytes_in, rounds = float(vector), math.ceil(math.log2(count))
+        hop = machine.latency + vector / machine.network + 3 * vector / machine.memory
+        end = float(done.max()) + rounds * max(nodes) * hop + vector / machine.network
+    end += machine.fixed + UPDATE * load.dim / machine.memory
+    work = float(np.mean((episodes + gradients) * speed))
     copies = count if reduction == "flat" else 1
-    return Cost(copies * (theta + prepared), scalars.sum() + bytes_in, work, end + machine.fixed - work)
+    return Cost(float(copies * (theta + prepared)), float(scalars.sum()) + bytes_in, work, end - work)
 
 
 def _broadcast(size: float, workers: int, reduction: Reduction, machine: Machine) -> float:
@@ -134,7 +134,7 @@ def _broadcast(size: float, workers: int, reduction: Reduction, machine: Machine
     return machine.latency + rounds * size / machine.network
 
 
-def _through_one_card(ready: np.ndarray, sizes: np.ndarray, machine: Machine) -> float:
+def _through_one_card(ready: Array, sizes: Array, machine: Machine) -> float:
     """When the last of several messages is in, each waiting for those before it."""
     free = 0.0
     for at in np.argsort(ready):
@@ -158,3 +158,9 @@ def _size(count: float) -> str:
             return f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:.3g} TB"
+
+
+if __name__ == "__main__":
+    for dim in (3_000, 1_000_000, 100_000_000):
+        for method in ("es", "cv"):
+            print(f"\nd = {dim:,}, {method}\n\n{table(Workload(dim, method=method))}")  # type: ignore[arg-type]
