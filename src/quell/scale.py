@@ -163,4 +163,4 @@ def _size(count: float) -> str:
 if __name__ == "__main__":
     for dim in (3_000, 1_000_000, 100_000_000):
         for method in ("es", "cv"):
-            print(f"\nd = {dim:,}, {method}\n\n{table(Workload(dim, method=method))}")  # type: ignore[arg-type]
+            print(f"\nd = {dim:,}, {method}\n\n{table(Workload(dim, method=method))}")
