@@ -17,6 +17,7 @@ COMMANDS = {
     "variance": "measure gradient estimators side by side at a fixed policy",
     "theory": "Theorem 1, exact and simulated: when the control variate helps",
     "paper": "the paper's tables and figures, from their runs to the page",
+    "report": "one HTML page about a run, many runs, or a results folder",
     "tasks": "list the tasks",
     "methods": "list the methods",
     "doctor": "check this installation",

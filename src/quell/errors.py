@@ -33,6 +33,7 @@ class EngineFailure(QuellError):
 
 EXTRAS = {
     "plot": "matplotlib",
+    "report": "jinja2",
     "video": "imageio_ffmpeg",
     "dm": "dm_control",
     "robo": "pybullet_envs_gymnasium",

@@ -36,12 +36,14 @@ def curves(entry: Entry, found: Grid, path: Path) -> None:
     for axes, (task, row) in zip(panels, found.items(), strict=False):
         for method in (name for name in entry.methods if name in row):
             steps, returns = on_common_steps(row[method])
-            mean, std = returns.mean(axis=0), returns.std(axis=0)
+            mean, std = returns.mean(axis=0), returns.std(axis=0, ddof=min(1, len(returns) - 1))
             look = {"linestyle": LINES.get(method, "-"), "marker": "o" if len(set(steps)) == 1 else None}
             axes.plot(steps, mean, color=colour_of(method), linewidth=1.5, markersize=3, **look)
             axes.fill_between(steps, mean - std, mean + std, color=colour_of(method), alpha=0.18, linewidth=0)
         if _is_wide(axes.get_ylim()):
             axes.set_yscale("symlog", linthresh=1e3)
+            means = np.concatenate([line.get_ydata() for line in axes.lines])
+            axes.set_ylim(means.min() * 10, means.max() + abs(means.max()) / 2)
         axes.set_title(label(task), fontsize=10)
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         _style(axes)

@@ -22,7 +22,10 @@ class Cell:
 
     @property
     def text(self) -> str:
-        return f"{number(self.ours.mean)} ± {number(self.ours.std)}" if self.ours else "–"
+        if self.ours is None:
+            return "–"
+        spread = "" if math.isnan(self.ours.std) else f" ± {number(self.ours.std)}"
+        return number(self.ours.mean) + spread
 
     @property
     def reference(self) -> str:
@@ -69,9 +72,7 @@ def label(task: str) -> str:
 
 
 def number(value: float) -> str:
-    """As the paper prints: whole from 20 on, one decimal below; '?' for a spread over a single seed."""
-    if math.isnan(value):
-        return "?"
+    """As the paper prints: whole from 20 on, one decimal below; far out, with an exponent."""
     if abs(value) >= 1e6:
         return f"{value:.1e}".replace("e+0", "e").replace("e+", "e")
     return f"{value:.0f}" if abs(value) >= 20 else f"{value:.1f}"

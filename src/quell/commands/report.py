@@ -1,0 +1,46 @@
+"""quell report: one HTML page about runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from quell.errors import UsageError, require
+
+DESCRIPTION = """Write one HTML page that opens offline: learning curves to switch, zoom and hover, tables beside the
+paper's numbers, variance measurements, settings and films. PATHS are run folders, or folders with results of
+`quell paper` and `quell variance`, in any number; by default `results`."""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    paths: Annotated[tuple[Path, ...], tyro.conf.Positional] = (Path("results"),)
+    """Run folders, results folders or single files."""
+    out: Path = Path("report.html")
+    """The page."""
+    title: str = "quell report"
+    video: tuple[Path, ...] = ()
+    """Films to put into the page (mp4, webm or gif), such as `quell play` makes."""
+
+
+def main(arguments: list[str]) -> int:
+    parsed = tyro.cli(Arguments, args=arguments, prog="quell report", description=DESCRIPTION)
+    for path in parsed.paths:
+        if not path.exists():
+            raise UsageError(f"{str(path)!r} does not exist")
+    require("report", "`quell report`")
+
+    from quell.report.build import build, check_videos
+
+    check_videos(parsed.video)
+    page = build(parsed.paths, title=parsed.title, videos=parsed.video)
+    try:
+        parsed.out.parent.mkdir(parents=True, exist_ok=True)
+        parsed.out.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {str(parsed.out)!r}: {error.strerror}; choose another --out") from None
+    print(f"{parsed.out} ({len(page.encode()) / 1e6:.1f} MB)")
+    return 0

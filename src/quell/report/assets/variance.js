@@ -1,0 +1,36 @@
+// Variance ratios with intervals: one small chart per measurement.
+const ROW = 22;
+
+function ratioChart(one, parent, low, high) {
+  const figure = element("figure", { class: "ratio" }, parent);
+  element("h3", {}, element("figcaption", {}, figure), one.task);
+  element("p", { class: "quiet" }, figure.firstChild, one.where);
+  const [width, left] = [340, 18 + 6.9 * Math.max(...one.rows.map((row) => row.name.length))];
+  const height = ROW * one.rows.length + 26;
+  const label = one.rows.map((row) => `${row.name} ${row.value === null ? "unknown" : short(row.value)}`).join(", ");
+  const svg = shape("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${one.task}: ${label}` }, figure);
+  const x = (value) => left + ((Math.log10(Math.min(high, Math.max(low, value))) - Math.log10(low)) / Math.log10(high / low)) * (width - left - 62);
+  for (let power = Math.ceil(Math.log10(low)); power <= Math.log10(high) + 1e-9; power++) {
+    const at = x(10 ** power);
+    shape("line", { class: power ? "grid" : "cursor", x1: at, x2: at, y1: 0, y2: height - 20 }, svg);
+    if (power % 2 === 0 || high / low < 1e4) shape("text", { x: at, y: height - 6, "text-anchor": "middle" }, svg, `${10 ** power}`);
+  }
+  one.rows.forEach((row, i) => {
+    const y = ROW * i + ROW / 2 + 2;
+    const method = DATA.methods.find((m) => m.name === row.name.split("-")[0]);
+    const colour = method ? colourOf(method) : row.name.startsWith("cv") ? "#0072B2" : "#8C6BB1";
+    shape("text", { class: "name", x: left - 10, y: y + 4, "text-anchor": "end" }, svg, row.name);
+    if (row.value === null) return;
+    if (row.low !== null && row.high !== null)
+      shape("line", { x1: x(row.low), x2: x(row.high), y1: y, y2: y, stroke: colour, "stroke-width": 2 }, svg);
+    shape("circle", { cx: x(row.value), cy: y, r: 4.5, fill: colour }, svg);
+    shape("text", { x: width, y: y + 4, "text-anchor": "end" }, svg, short(Number(row.value.toPrecision(2))));
+  });
+}
+
+if (DATA.variance.length) {
+  const known = DATA.variance.flatMap((one) => one.rows.map((row) => row.value)).filter((value) => value > 0);
+  const low = 10 ** Math.floor(Math.log10(Math.min(0.1, ...known)));
+  const high = 10 ** Math.ceil(Math.log10(Math.max(2, ...known)));
+  for (const one of DATA.variance) ratioChart(one, byId("ratios"), low, Math.min(high, 1e3));
+}

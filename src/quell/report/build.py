@@ -1,0 +1,55 @@
+"""Puts the page together: one file that needs no other."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+
+from quell.errors import UsageError, require
+from quell.report import content
+from quell.report.sources import gather
+
+SCRIPTS = ("numbers.js", "curves.js", "panel.js", "controls.js", "variance.js")
+VIDEOS = {".mp4": "video/mp4", ".webm": "video/webm", ".gif": "image/gif"}
+
+
+def build(paths: Sequence[Path], *, title: str, videos: Sequence[Path] = ()) -> str:
+    """The page as text."""
+    require("report", "`quell report`")
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    found = gather(paths)
+    page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    page.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":"), "allow_nan": False}
+    return page.from_string(_asset("page.html")).render(
+        title=title,
+        style=Markup(_asset("style.css")),
+        script=Markup("\n".join(map(_asset, SCRIPTS))),
+        data=content.chart_data(found),
+        tables=[(block.title, Markup(block.html)) for block in content.paper_tables(found)],
+        runs=content.run_rows(found),
+        settings=content.settings(found),
+        videos=[_video(path) for path in videos],
+    )
+
+
+def check_videos(videos: Sequence[Path]) -> None:
+    """Complain before anything is read."""
+    for path in videos:
+        if path.suffix not in VIDEOS:
+            raise UsageError(f"--video takes {', '.join(VIDEOS)} files, got {str(path)!r}")
+        if not path.is_file():
+            raise UsageError(f"{str(path)!r} does not exist")
+
+
+def _video(path: Path) -> dict[str, str]:
+    kind = VIDEOS[path.suffix]
+    encoded = base64.b64encode(path.read_bytes()).decode()
+    return {"name": path.stem, "kind": kind, "source": f"data:{kind};base64,{encoded}"}
+
+
+def _asset(name: str) -> str:
+    return (files("quell.report") / "assets" / name).read_text(encoding="utf-8")

@@ -1,0 +1,261 @@
+"""The report: one page that opens offline, shows what the data say, and trusts no name."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import browser
+import numpy as np
+import pytest
+from browser import Browser
+from paper_runs import made_up, small_group, write_group
+
+import quell
+import quell.errors
+from quell.cli import main
+from quell.report.build import build
+from quell.report.sources import gather
+
+EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"
+ROOT = Path(__file__).parent.parent
+
+
+def data_of(page: str) -> Any:
+    """What the page's script will draw."""
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert found
+    return json.loads(found[1])
+
+
+def test_a_results_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small_group(tmp_path / "results")
+    page = tmp_path / "deep/report.html"
+    assert main(["report", str(tmp_path / "results"), "--out", str(page)]) == 0
+    text = page.read_text()
+    assert "<strong>205 ± 7.1</strong><small>237 ± 33</small>" in text
+    data = data_of(text)
+    assert [method["name"] for method in data["methods"]] == ["es", "cv", "pg"]
+    assert [task["label"] for task in data["tasks"]] == ["Swimmer", "HalfCheetah"]
+    assert [run["seed"] for run in data["series"][0]["runs"]] == [0, 1]
+
+
+def test_a_run_folder(tmp_path: Path) -> None:
+    small = {"horizon": 20, "pairs": 2, "steps": 240, "eval_episodes": 1, "eval_every": 1}
+    run = quell.train("lqr-302", method="cv", workers=1, out=tmp_path, name="a", progress=False, **small)
+    data = data_of(build([run.path], title="one run"))
+    (series,) = data["series"]
+    assert series["runs"][0]["steps"] == [80, 160, 240]
+    assert series["runs"][0]["return"] == pytest.approx([row["return/mean"] for row in run.history], rel=1e-5)
+    assert series["runs"][0]["evaluation"] == pytest.approx([row["eval/return"] for row in run.history], rel=1e-5)
+
+
+def test_everything_committed(tmp_path: Path) -> None:
+    page = build([ROOT / "results"], title="results")
+    data = data_of(page)
+    assert data["variance"]
+    assert {"es", "cv"} <= {method["name"] for method in data["methods"]}
+
+
+def test_no_name_becomes_code(tmp_path: Path) -> None:
+    run = made_up("swimmer", "es", 0, 1.0)
+    group = write_group(tmp_path, [run], name="a<b>&")
+    film = tmp_path / "<i>film.gif"
+    film.write_bytes(b"GIF89a")
+    facts = json.loads((group / "summaries/swimmer-es-0.json").read_text())
+    facts["config"]["task"] = EVIL
+    (group / "summaries/evil.json").write_text(json.dumps(facts))
+    measured = {"task": EVIL, "at": EVIL, "label": EVIL, "rows": [{"name": EVIL, "ratio": {"value": 1}}]}
+    (tmp_path / "measured.json").write_text(json.dumps(measured))
+    page = build([tmp_path], title=EVIL, videos=[film])
+    assert "<img src=x" not in page
+    assert "alert(1)</script>" not in page
+    assert page.count("<script") == page.count("</script>") == 2
+    assert data_of(page)["tasks"][-1]["name"] == EVIL
+    assert "<i>film" not in page
+
+
+def test_the_whole_suite_stays_below_ten_megabytes(tmp_path: Path) -> None:
+    run = made_up("swimmer", "cv", 0, 123.456)
+    numbers: list[float | None] = [float(f"{x:.6g}") for x in np.random.default_rng(0).normal(0, 1000, 100)]
+    curve = {"iteration": list(range(1, 101)), "steps": [200_000 * i for i in range(1, 101)]}
+    long = type(run)(
+        run.config,
+        run.versions,
+        run.final,
+        run.untrained,
+        curve | dict.fromkeys(("return", "ratio", "evaluation"), numbers),
+    )
+    write_group(tmp_path, [long])
+    one = len(build([tmp_path], title="")) - len(build([ROOT / "results/variance"], title=""))
+    assert one < 10e6
+    per_run = len(json.dumps(curve)) + 3 * len(json.dumps(numbers))
+    assert per_run * 16 * 17 * 5 < 8e6, "16 tasks, all methods, five seeds"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "does not exist"),
+        ([".", "--video", "x.avi"], "--video takes .mp4"),
+        ([".", "--video", "x.mp4"], "does not exist"),
+        (["."], "no run, summary or measurement"),
+    ],
+    ids=" ".join,
+)
+def test_bad_input(
+    arguments: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", *arguments]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_the_missing_extra_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(quell.errors.EXTRAS, "report", "no_such_module")
+    assert main(["report", str(tmp_path)]) == 2
+    assert "pip install 'quell[report]'" in capsys.readouterr().err
+
+
+def test_damaged_files_are_named(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text('{"config": {"task": "swimmer", "pairs": "many"}, "final": {}, "curve": {}}')
+    with pytest.raises(quell.UsageError, match=r"x\.json"):
+        gather([tmp_path])
+
+
+# In a browser
+
+
+@pytest.fixture(scope="module")
+def window(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    program = browser.find()
+    if program is None:
+        pytest.skip(f"no browser to look with: none of {', '.join(browser.NAMES)} is installed")
+    with Browser(program, tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def page(window: Browser, tmp_path: Path) -> Browser:
+    """The report on a small group of runs, open."""
+    small_group(tmp_path)
+    (tmp_path / "report.html").write_text(build([tmp_path], title="tést"))
+    window.messages.clear()
+    window.requests.clear()
+    window.resize(1280, 900)
+    window.open(tmp_path / "report.html")
+    return window
+
+
+def plot(page: Browser, task: str) -> dict[str, float]:
+    """Where a task's chart is."""
+    where = f"document.querySelector('[data-task={task}] .plot').getBoundingClientRect()"
+    return dict(json.loads(page.run(f"JSON.stringify({where})")))
+
+
+def tip(page: Browser, task: str) -> tuple[float, dict[str, float]]:
+    """The hovered step, and each method's value."""
+    script = """(() => {
+        const tip = document.querySelector('[data-task=TASK] .tip');
+        const rows = [...tip.querySelectorAll('tr')].map(r => [r.dataset.method, Number(r.dataset.value)]);
+        return JSON.stringify([tip.hidden, Number(tip.dataset.step), rows]);
+    })()"""
+    hidden, step, rows = json.loads(page.run(script.replace("TASK", task)))
+    assert not hidden
+    return step, dict(rows)
+
+
+def lines(page: Browser, task: str) -> list[str]:
+    script = f"[...document.querySelectorAll('[data-task={task}] polyline[data-method]')].map(l => l.dataset.method)"
+    return list(page.run(script))
+
+
+def test_the_page_loads_from_disk_alone(page: Browser) -> None:
+    assert page.run("document.title") == "tést"
+    assert page.run("document.querySelectorAll('.panel:not([hidden])').length") == 2
+    assert {address.partition(":")[0] for address in page.requests} <= {"file", "data"}
+    assert page.messages == []
+
+
+def test_hovered_values_are_those_of_the_data(page: Browser) -> None:
+    box = plot(page, "swimmer")
+    page.mouse("mouseMoved", box["x"] + 0.6 * box["width"], box["y"] + 50)
+    step, values = tip(page, "swimmer")
+    assert 10_000 < step < 40_000
+    at = [10_000, 20_000, 30_000, 40_000]
+    for method, final in (("es", 105), ("cv", 205), ("pg", -5)):
+        assert values[method] == pytest.approx(np.interp(step, at, [final * s for s in (0.25, 0.5, 0.75, 1)]))
+    assert list(values) == ["cv", "es", "pg"], "highest first"
+    assert page.messages == []
+
+
+def test_methods_and_tasks_are_switched(page: Browser) -> None:
+    assert lines(page, "swimmer") == ["es", "cv", "pg"]
+    page.run("document.querySelector('#methods [data-name=cv]').click()")
+    assert lines(page, "swimmer") == ["es", "pg"]
+    assert page.run("document.querySelector('#methods [data-name=cv]').getAttribute('aria-pressed')") == "false"
+    page.run("document.querySelector('#methods [data-name=cv]').click()")
+    assert lines(page, "swimmer") == ["es", "cv", "pg"]
+    page.run("document.querySelector('#tasks [data-name=swimmer]').click()")
+    assert page.run("document.querySelectorAll('.panel:not([hidden])').length") == 1
+    page.run("[...document.querySelectorAll('#methods button')].pop().click()")
+    assert page.run("document.getElementById('nothing').hidden") is False
+    assert page.messages == []
+
+
+def test_zoom_with_mouse_and_keyboard(page: Browser) -> None:
+    domain = "JSON.stringify(panels[0].domain)"
+    box = plot(page, "swimmer")
+    y = box["y"] + 60
+    page.mouse("mousePressed", box["x"] + 120, y)
+    page.mouse("mouseMoved", box["x"] + 240, y, pressed=True)
+    page.mouse("mouseReleased", box["x"] + 240, y)
+    low, high = json.loads(page.run(domain))
+    assert 10_000 < low < high < 40_000
+    page.run("document.querySelector('[data-task=swimmer]').focus()")
+    page.key("0")
+    assert page.run(domain) == "null"
+    page.key("+")
+    low, high = json.loads(page.run(domain))
+    assert high - low == pytest.approx(15_000)
+    page.key("Escape")
+    page.key("Home")
+    page.key("ArrowRight")
+    assert tip(page, "swimmer")[0] == pytest.approx(10_600)
+    assert page.messages == []
+
+
+def test_light_dark_and_phone(page: Browser) -> None:
+    def ground() -> Any:
+        return page.run("getComputedStyle(document.body).backgroundColor")
+
+    before = ground()
+    page.run("document.getElementById('theme').click()")
+    assert ground() != before
+    page.resize(390, 844)
+    assert page.run("document.documentElement.scrollWidth <= innerWidth")
+    assert page.messages == []
+
+
+def test_hostile_names_do_nothing_in_the_browser(window: Browser, tmp_path: Path) -> None:
+    group = write_group(tmp_path, [made_up("swimmer", "es", 0, 1.0)])
+    path = group / "summaries/swimmer-es-0.json"
+    facts = json.loads(path.read_text())
+    facts["config"]["task"] = EVIL
+    path.write_text(json.dumps(facts))
+    (tmp_path / "report.html").write_text(build([tmp_path], title=EVIL))
+    window.messages.clear()
+    window.open(tmp_path / "report.html")
+    assert window.run("document.querySelector('.panel h3').textContent") == EVIL
+    assert window.run("document.querySelectorAll('img').length") == 0
+    assert window.messages == []
