@@ -98,7 +98,7 @@ def main(arguments: list[str]) -> int:
     try:
         return run(Job.decode(arguments[0]))
     except QuellError as error:
-        print(error, file=sys.stderr)
+        print(" ".join(str(error).split()), file=sys.stderr)  # one line: the runner shows the last
         return 1
 
 

@@ -72,7 +72,14 @@ class Display:
             if self.plain and status != "stopped":
                 print(f"{self._ended}/{self._count} {told}  ETA {self._eta()}", file=sys.stderr, flush=True)
             elif status == "failed":
-                self._bar.console.print(told, markup=False)
+                self.say(told)
+
+    def say(self, text: str) -> None:
+        """A line above the bar."""
+        if self._bar is not None:
+            self._bar.console.print(text, markup=False)
+        else:
+            print(text, file=sys.stderr, flush=True)
 
     def _done(self) -> float:
         return sum(self._weights[label] * share for label, share in self._shares.items())

@@ -53,6 +53,7 @@ class Runner:
 
     def stop(self) -> None:
         """Ask every child to save and end; no further ones are started."""
+        self.display.say("stopping: every run saves and ends; once more to end them at once")
         with self._lock:
             self._stopping = True
             for child in self._children:

@@ -48,6 +48,7 @@ function scale(low, high, from, to, wide = false) {
   const [a, b] = [bend(low), bend(high)];
   const span = b - a || 1;
   const at = (value) => from + ((bend(value) - a) / span) * (to - from);
+  at.wide = wide;
   at.invert = (pixel) => unbend(a + ((pixel - from) / (to - from)) * span);
   at.ticks = (count) => (wide ? ticks(a, b, count).map(unbend).map((v) => Number(v.toPrecision(1))) : ticks(low, high, count));
   return at;

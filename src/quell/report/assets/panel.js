@@ -95,7 +95,7 @@ class Panel {
     const look = { fill: "none", stroke: colour, "stroke-dasharray": method.dash };
     if (this.choice.seeds)
       for (const run of runs) shape("polyline", { points: path(run.xs, run.ys).join(" "), ...look, opacity: 0.45 }, layer);
-    else {
+    else if (!this.y.wide) {
       const upper = path(xs, mean.map((m, i) => m + std[i]));
       const lower = path(xs, mean.map((m, i) => m - std[i])).reverse();
       shape("polygon", { points: [...upper, ...lower].join(" "), fill: colour, opacity: 0.15 }, layer);
