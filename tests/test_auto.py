@@ -253,6 +253,9 @@ def test_training_with_auto_and_measuring_the_run(tmp_path: Path, capsys: pytest
     assert "after 400 steps" in capsys.readouterr().out
     assert cli.main([*words, "--at", f"{whole.path}@0"]) == 0
     assert "after 0 steps" in capsys.readouterr().out
+    assert cli.main([*words, "--at", str(whole.path), "--settings", "horizon", "5", "policy.init_std", "0.3"]) == 0
+    assert "action std 0.3" in capsys.readouterr().out
+    assert cli.main([*words, "--at", str(whole.path), "--settings", "policy.hidden", "[8]"]) == 2
     assert cli.main(["variance", "swimmer", "--at", str(whole.path)]) == 2
     assert cli.main([*words, "--at", f"{whole.path}@x"]) == 2
 

@@ -36,10 +36,12 @@ class Point:
     def with_settings(self, settings: Mapping[str, Any]) -> Point:
         """The same theta under other settings; `policy.init_std` sets the action noise of this theta."""
         config = change(self.config, settings).validate()
-        moved = replace(self, config=config)
-        if "policy.init_std" in settings:
-            moved = replace(moved, policy=make_policy(config, self.task), theta=self._with_std(config.policy.init_std))
-        return moved
+        task = make_task(config)
+        policy = make_policy(config, task)
+        if policy.layout != self.policy.layout:
+            raise UsageError(f"these settings change the parameters, of which {self.where} has {len(self.theta)}")
+        theta = self._with_std(config.policy.init_std) if "policy.init_std" in settings else self.theta
+        return replace(self, config=config, task=task, policy=policy, theta=theta)
 
     def _with_std(self, std: float) -> Array:
         theta = self.theta.copy()
