@@ -21,4 +21,5 @@ def main(arguments: list[str]) -> int:
         print(f"{name:<{width}}  {method.summary}")
     print("\n--directions gaussian|orthogonal|gcmc|qmc goes with es, det and cv alike: cv on orthogonal directions is")
     print("  quell train TASK --method cv --directions orthogonal")
+    print("--cv.eta auto chooses among control variates (and plain ES) online; `quell variance TASK` compares them all")
     return 0
