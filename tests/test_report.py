@@ -17,6 +17,7 @@ from paper_runs import made_up, small_group, write_group
 import quell
 import quell.errors
 from quell.cli import main
+from quell.paper.plan import ENTRIES
 from quell.report.build import build
 from quell.report.sources import gather
 
@@ -79,21 +80,17 @@ def test_no_name_becomes_code(tmp_path: Path) -> None:
 
 
 def test_the_whole_suite_stays_below_ten_megabytes(tmp_path: Path) -> None:
-    run = made_up("swimmer", "cv", 0, 123.456)
-    numbers: list[float | None] = [float(f"{x:.6g}") for x in np.random.default_rng(0).normal(0, 1000, 100)]
-    curve = {"iteration": list(range(1, 101)), "steps": [200_000 * i for i in range(1, 101)]}
-    long = type(run)(
-        run.config,
-        run.versions,
-        run.final,
-        run.untrained,
-        curve | dict.fromkeys(("return", "ratio", "evaluation"), numbers),
-    )
-    write_group(tmp_path, [long])
-    one = len(build([tmp_path], title="")) - len(build([ROOT / "results/variance"], title=""))
-    assert one < 10e6
-    per_run = len(json.dumps(curve)) + 3 * len(json.dumps(numbers))
-    assert per_run * 16 * 17 * 5 < 8e6, "16 tasks, all methods, five seeds"
+    entry, rng = ENTRIES["table-es"], np.random.default_rng(0)
+    steps: list[float | None] = [200_000 * i for i in range(1, 101)]
+    for task in entry.tasks:
+        runs = [made_up(task, method, seed, rng.normal()) for method in entry.methods for seed in range(5)]
+        for run in runs:
+            values: list[float | None] = [float(f"{x:.6g}") for x in rng.normal(0, 1000, 100)]
+            run.curve.update({"steps": steps, "return": values, "ratio": values, "evaluation": values})
+        write_group(tmp_path, runs)
+    page = build([tmp_path], title="all")
+    assert len(data_of(page)["series"]) == 16 * 6
+    assert len(page.encode()) < 10e6
 
 
 @pytest.mark.parametrize(

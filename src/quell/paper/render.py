@@ -63,12 +63,10 @@ def render_group(group: Path) -> list[Path]:
 
 
 def runs_of(entry: Entry, summaries: list[Summary]) -> Grid:
-    """An entry's runs; nothing when only methods that it shares with other entries were run."""
+    """An entry's runs, on tasks that have more than the methods it shares with other entries."""
+    shared = {"cv", "pg"} | ({"ppo"} if "ppo+s" in entry.methods else set())
     found = grid(summaries, methods=entry.methods)
-    own = set(entry.methods) - {"cv", "pg"} - ({"ppo"} if "ppo+s" in entry.methods else set())
-    if not any(own & row.keys() for row in found.values()):
-        return {}
-    return {task: row for task, row in found.items() if task in entry.tasks or len(entry.tasks) > 6}
+    return {task: row for task, row in found.items() if row.keys() - shared}
 
 
 def _table(group: Path, name: str, entry: Entry, found: Grid) -> list[Path]:
