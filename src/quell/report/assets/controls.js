@@ -55,6 +55,7 @@ function show() {
 
 function startCurves() {
   DATA.groups.forEach((name, i) => element("option", { value: i }, byId("group"), name));
+  byId("group").parentElement.hidden = DATA.groups.length < 2;
   byId("group").addEventListener("change", (event) => {
     choice.group = Number(event.target.value);
     for (const panel of panels) panel.zoom(null);
@@ -68,6 +69,7 @@ function startCurves() {
   if (DATA.methods.length > 2) allOrNone(byId("methods"), choice.methods);
   if (DATA.tasks.length > 2) allOrNone(byId("tasks"), choice.tasks);
   for (const task of DATA.tasks) panels.push(new Panel(task, byId("panels"), choice));
+  if (panels.length === 1) panels[0].enlarge();
   show();
 }
 

@@ -41,16 +41,27 @@ function ticks(low, high, count) {
   return found;
 }
 
-/** A scale from values to pixels. Wide ones are linear up to 1000 and logarithmic beyond, on both sides. */
-function scale(low, high, from, to, wide = false) {
-  const bend = wide ? (v) => Math.sign(v) * Math.log10(1 + Math.abs(v) / 1000) : (v) => v;
-  const unbend = wide ? (v) => Math.sign(v) * (10 ** Math.abs(v) - 1) * 1000 : (v) => v;
+/** How a scale bends values, and back. wide: linear up to 1000 and logarithmic beyond, on both sides. */
+const BENDS = {
+  linear: [(v) => v, (v) => v],
+  log: [(v) => Math.log10(Math.max(v, 1e-9)), (v) => 10 ** v],
+  wide: [(v) => Math.sign(v) * Math.log10(1 + Math.abs(v) / 1000), (v) => Math.sign(v) * (10 ** Math.abs(v) - 1) * 1000],
+};
+
+/** A scale from values to pixels. */
+function scale(low, high, from, to, kind = "linear") {
+  const [bend, unbend] = BENDS[kind];
   const [a, b] = [bend(low), bend(high)];
   const span = b - a || 1;
   const at = (value) => from + ((bend(value) - a) / span) * (to - from);
-  at.wide = wide;
+  at.kind = kind;
   at.invert = (pixel) => unbend(a + ((pixel - from) / (to - from)) * span);
-  at.ticks = (count) => (wide ? ticks(a, b, count).map(unbend).map((v) => Number(v.toPrecision(1))) : ticks(low, high, count));
+  at.ticks = (count) => {
+    if (kind === "linear") return ticks(low, high, count);
+    if (kind === "wide") return ticks(a, b, count).map(unbend).map((v) => Number(v.toPrecision(1)));
+    const powers = ticks(Math.floor(a), Math.ceil(b), Math.max(count, 1)).filter(Number.isInteger).map((k) => 10 ** k);
+    return b - a > 2 ? powers : powers.flatMap((p) => [p, 2 * p, 5 * p]);
+  };
   return at;
 }
 

@@ -71,11 +71,11 @@ class Panel {
       ...inside(xs, mean.map((m, i) => m - std[i])),
       ...inside(xs, mean.map((m, i) => m + std[i])),
     ]);
-    const wide = bands.some((value) => Math.abs(value) > 1e6);
-    const seen = wide ? seeds() : this.choice.seeds ? bands.concat(seeds()) : bands; // a band on a bent scale says nothing
+    const kind = this.choice.metric === "ratio" ? "log" : bands.some((value) => Math.abs(value) > 1e6) ? "wide" : "linear";
+    const seen = kind !== "linear" ? seeds() : this.choice.seeds ? bands.concat(seeds()) : bands;
     const [bottom, top] = seen.length ? [Math.min(...seen), Math.max(...seen)] : [0, 1];
-    const room = wide ? 0 : (top - bottom) * 0.05 || Math.abs(top) * 0.05 || 1;
-    return scale(bottom - room, top + room, height - MARGIN.bottom, MARGIN.top, wide);
+    const room = kind !== "linear" ? 0 : (top - bottom) * 0.05 || Math.abs(top) * 0.05 || 1;
+    return scale(bottom - room, top + room, height - MARGIN.bottom, MARGIN.top, kind);
   }
 
   axes(width, height, low, high) {
@@ -95,7 +95,7 @@ class Panel {
     const look = { fill: "none", stroke: colour, "stroke-dasharray": method.dash };
     if (this.choice.seeds)
       for (const run of runs) shape("polyline", { points: path(run.xs, run.ys).join(" "), ...look, opacity: 0.45 }, layer);
-    else if (!this.y.wide) {
+    else if (this.y.kind === "linear") { // a band on a bent scale says nothing
       const upper = path(xs, mean.map((m, i) => m + std[i]));
       const lower = path(xs, mean.map((m, i) => m - std[i])).reverse();
       shape("polygon", { points: [...upper, ...lower].join(" "), fill: colour, opacity: 0.15 }, layer);
