@@ -46,7 +46,8 @@ def seconds_of(job: Job, known: dict[tuple[str, str], float]) -> float:
     speed = known.get((task, method)) or _tabled(task, method)
     horizon = make_task(job.config).horizon
     evaluated = 3 * job.episodes * horizon / STEPS_PER_SECOND.get(task, OTHER_TASK)
-    return START + max(job.config.steps, 2 * job.config.pairs) / speed * 1.1 + evaluated
+    trained = max(job.config.steps, 2 * job.config.pairs * horizon)  # one iteration at least
+    return START + 1.1 * trained / speed + evaluated
 
 
 def _tabled(task: str, method: str) -> float:

@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from quell.config import Config, Preset, from_dict, to_dict
 from quell.errors import UsageError, did_you_mean
@@ -151,7 +150,6 @@ def plan(
     out: Path,
     runs: Path,
     episodes: int,
-    settings: dict[str, Any] | None = None,
 ) -> list[Job]:
     """Every run of an entry, seed by seed, so that what is done early covers all tasks and methods."""
     from quell.methods import make_config, make_policy, make_task
@@ -164,8 +162,7 @@ def plan(
     for seed in range(seeds):
         for task in tuple(dict.fromkeys(tasks)) or entry.tasks:
             for method in chosen:
-                given = {"seed": seed, "steps": budget.of(task), **(settings or {})}
-                config = make_config(task, method, preset, given).validate()
+                config = make_config(task, method, preset, {"seed": seed, "steps": budget.of(task)}).validate()
                 if seed == 0:
                     make_policy(config, make_task(config))  # complain before the first run
                 jobs.append(Job(config, runs / group, summary_path(out / group, config), episodes))
