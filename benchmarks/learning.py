@@ -13,7 +13,7 @@ import json
 import sys
 import tempfile
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +40,16 @@ class Arguments:
     steps: int = 1_000_000
     jobs: int = 2
     """Runs at a time, one worker each."""
+    label: str = ""
+    """Name for the settings below, added to the method's in files, table and figure."""
+    settings: dict[str, str] = field(default_factory=dict)
+    """Other settings, e.g. --label auto --settings cv.eta auto cv.metric policy"""
 
 
-def one(task: str, method: str, preset: str, seed: int, steps: int) -> Path:
+def one(task: str, method: str, preset: str, seed: int, steps: int, label: str, settings: dict[str, str]) -> Path:
     """One run, as a small file."""
-    path = FOLDER / f"{task}-{preset}-{method}-{steps}-{seed}.json"
+    name = f"{method}-{label}" if label else method
+    path = FOLDER / f"{task}-{preset}-{name}-{steps}-{seed}.json"
     if path.exists():
         return path
     with tempfile.TemporaryDirectory() as folder:
@@ -57,12 +62,14 @@ def one(task: str, method: str, preset: str, seed: int, steps: int) -> Path:
             workers=1,
             out=folder,
             progress=False,
+            **settings,
         )
         final = {
             name: quell.evaluate(result, episodes=50, mean_action=mean_action, workers=1).returns
             for name, mean_action in (("sampled", False), ("mean_action", True))
         }
     facts = {
+        "name": name,
         "config": to_dict(result.config),
         "versions": versions(),
         "seconds": result.last("seconds"),
@@ -83,7 +90,8 @@ def summary() -> str:
     for path in sorted(FOLDER.glob("*.json")):
         facts = json.loads(path.read_text())
         config = facts["config"]
-        groups.setdefault((config["task"], config["preset"], config["method"], config["steps"]), []).append(facts)
+        name = facts.get("name", config["method"])
+        groups.setdefault((config["task"], config["preset"], name, config["steps"]), []).append(facts)
     lines = [
         "| task | preset | method | steps | seeds | return, actions sampled | return, mean action | variance, ES = 1 |",
         "|---|---|---|---|---|---|---|---|",
@@ -140,7 +148,12 @@ def main(arguments: Arguments) -> None:
     )
     with ProcessPoolExecutor(arguments.jobs) as pool:
         futures = {
-            pool.submit(one, task, method, preset, seed, arguments.steps): (task, preset, method, seed)
+            pool.submit(one, task, method, preset, seed, arguments.steps, arguments.label, arguments.settings): (
+                task,
+                preset,
+                method,
+                seed,
+            )
             for seed, task, preset, method in combinations
         }
         failed = 0
