@@ -58,7 +58,7 @@ def bars(entry: Entry, found: Grid, path: Path) -> None:
     """(r - r_random) / (r_es - r_random) per task and method; a task on which ES did not learn says so."""
     methods = [method for method in entry.methods if any(method in row for row in found.values())]
     tasks = [task for task, row in found.items() if "es" in row]
-    figure = _figure(max(5.0, 0.75 * len(tasks) + 1.2), 3.4)
+    figure = _figure(max(5.0, 0.56 * len(tasks) + 1.2), 3.6)
     axes = figure.subplots()
     width = 0.8 / max(1, len(methods))
     for place, task in enumerate(tasks):
