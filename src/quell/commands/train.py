@@ -76,4 +76,3 @@ def _peek(arguments: list[str], flag: str) -> str | None:
         if word == flag and i + 1 < len(arguments):
             return arguments[i + 1]
     return None
-
