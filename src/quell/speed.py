@@ -6,6 +6,7 @@ the original as one environment in one process, which is how it is usually run.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -128,13 +129,14 @@ def _gymnasium(name: str) -> Callable[[], None]:
 
 
 def _dm_control(name: str) -> Callable[[], None] | None:
+    os.environ.setdefault("MUJOCO_GL", "egl")  # escape draws its terrain with OpenGL, on a machine without a screen too
     try:
         from dm_control import suite
 
         env = suite.load(*SUITE[name], task_kwargs={"random": 0})
-    except Exception:  # escape needs OpenGL to build; without it there is nothing to measure
+        spec, stamp = env.action_spec(), env.reset()
+    except Exception:  # no OpenGL: then there is nothing to measure
         return None
-    spec, stamp = env.action_spec(), env.reset()
 
     def flat(observation: Any) -> NDArray[np.float64]:
         return np.concatenate([np.ravel(part) for part in observation.values()])
