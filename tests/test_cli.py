@@ -149,7 +149,10 @@ def test_tasks_and_methods(capsys: pytest.CaptureFixture[str]) -> None:
     assert "ppo+s+a+m" in capsys.readouterr().out
 
 
-def test_play_writes_a_film(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_play_writes_a_film(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MUJOCO_GL", raising=False)  # other tests switch rendering off in this process
     assert main(["train", "swimmer", *FAST, "--out", str(tmp_path), "--name", "a"]) == 0
     capsys.readouterr()
     film = tmp_path / "film.gif"
