@@ -57,8 +57,8 @@ def curves(groups: Mapping[str, Sequence[Result]], path: Path | str, *, title: s
 
 
 def colour_of(method: str, number: int = 0) -> str:
-    """A method's own colour; for other labels, the one at `number`."""
-    return METHOD_COLOURS.get(method, list(METHOD_COLOURS.values())[number % len(METHOD_COLOURS)])
+    """A method's own colour; for other labels, one by `number`, counting from behind ES and CV."""
+    return METHOD_COLOURS.get(method, list(METHOD_COLOURS.values())[(number + 2) % len(METHOD_COLOURS)])
 
 
 def _on_common_steps(results: Sequence[Result], metric: str) -> tuple[Array, Array]:
