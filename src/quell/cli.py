@@ -54,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
     except QuellError as error:
         return _fail(str(error), error.exit_code)
     except KeyboardInterrupt:
-        return _fail("interrupted", 130)
+        return _fail("interrupted; a run goes on from its last checkpoint with `quell resume RUN`", 130)
     except BrokenPipeError:  # the reader of our output went away, as `quell ... | head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
