@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from quell.keys import Purpose, generator
 from quell.perturb import Directions
 from quell.policy import Policy
+from quell.reduce import Sums
 from quell.rollout.simulate import LocalSimulator, Results, Setting
 from quell.tasks.base import Task
 from quell.types import Batch, Episodes, Rollouts, Trajectories
@@ -47,3 +48,12 @@ class Collector:
     def batch(self, theta: NDArray[Any], sigma: float, iteration: int = 0, *, shared_reset: bool = True) -> Batch:
         episodes = Episodes.of_pairs(iteration, self.pairs, sigma, record=True, shared_reset=shared_reset)
         return Batch(theta, sigma, iteration, self.directions, self.rollout(theta, episodes))
+
+
+def tree_sum(parts: Iterable[Sums]) -> Sums:
+    """Neighbours first, then neighbouring sums: what `quell.reduce.Tree` must come to, written the plain way."""
+    level = list(parts)
+    while len(level) > 1:
+        odd = level[-1:] if len(level) % 2 else []
+        level = [{k: a[k] + b[k] for k in a} for a, b in zip(level[::2], level[1::2], strict=False)] + odd
+    return level[0]

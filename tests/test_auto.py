@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import Collector
+from conftest import Collector, tree_sum
 from linear_gaussian import LinearGaussian, smoothed_gradient
 
 import quell
@@ -24,7 +24,7 @@ from quell.estimate.score import Score
 from quell.estimate.value import ValueFunction
 from quell.methods import make_estimator
 from quell.policy import Policy
-from quell.reduce import blocks, tree_sum
+from quell.reduce import blocks
 from quell.types import Batch, Episodes
 
 POLICY = Policy(1, 2, hidden=(), init_std=0.7)

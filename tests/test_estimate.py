@@ -10,7 +10,7 @@ from typing import ClassVar
 import jax
 import numpy as np
 import pytest
-from conftest import Collector
+from conftest import Collector, tree_sum
 from linear_gaussian import LinearGaussian
 
 from quell.adapt import EsGamma, FixedEta, FixedGamma, MomentsEta, SgdEta
@@ -23,11 +23,12 @@ from quell.estimate.score import Score, shaped_fitness
 from quell.estimate.surrogate import Surrogate
 from quell.estimate.value import ValueFunction
 from quell.policy import Policy
-from quell.reduce import LEAVES, blocks, tree_sum
+from quell.reduce import LEAVES, Tree, blocks
 from quell.scores import log_prob
 from quell.tasks.base import Array, Task
 from quell.types import Batch
 
+RNG = np.random.default_rng(0)
 POLICY = Policy(1, 2, hidden=(), init_std=0.7)
 THETA = np.array([0.1, -0.2, 0.15, 0.1, -0.4, -0.2], np.float32)
 
@@ -271,8 +272,11 @@ def test_blocks_and_tree_cover_every_pair_once() -> None:
         covered = [pair for block in blocks(pairs) for pair in block]
         assert covered == list(range(pairs))
         assert len(blocks(pairs)) <= LEAVES
-        total = tree_sum({"n": np.asarray(float(len(block)))} for block in blocks(pairs))
-        assert total["n"] == pairs
+        parts = [{"x": RNG.standard_normal(3)} for _ in blocks(pairs)]
+        tree = Tree(len(parts))
+        for leaf in RNG.permutation(len(parts)):  # whatever order they arrive in
+            tree.add((0, int(leaf)), parts[leaf])
+        assert (tree.total["x"] == tree_sum(parts)["x"]).all()
 
 
 def test_padding_depends_on_the_pair_alone() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from conftest import Collector
+from conftest import Collector, tree_sum
 from linear_gaussian import LinearGaussian, smoothed_gradient
 
 import quell.estimate.control_variate as cv_module
@@ -21,7 +21,7 @@ from quell.estimate.control_variate import ControlVariate
 from quell.estimate.policy_gradient import Advantages, Baseline, PolicyGradient
 from quell.estimate.score import Score
 from quell.policy import Policy
-from quell.reduce import Sums, blocks, tree_sum
+from quell.reduce import Sums, blocks
 from quell.tasks.lqr import linear_gradient, linear_return
 from quell.types import Batch
 

@@ -8,7 +8,6 @@ whole blocks get the same bits, and whoever holds whole subtrees may add them up
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -64,15 +63,6 @@ class Tree:
         """The sum of all leaves, once all are there."""
         (total,) = self.nodes.values()
         return total
-
-
-def tree_sum(parts: Iterable[Sums]) -> Sums:
-    """Sum along a binary tree over the list: neighbours first, then neighbouring sums."""
-    parts = list(parts)
-    tree = Tree(len(parts))
-    for leaf, part in enumerate(parts):
-        tree.add((0, leaf), part)
-    return tree.total
 
 
 def accumulate(sums: Sums, **terms: Any) -> None:
