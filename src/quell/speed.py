@@ -1,7 +1,10 @@
 """How fast a task runs here, beside EnvPool and beside the library it comes from.
 
-All three run closed loop, with the same 2 x 32 policy and action noise: ours and EnvPool with ten members on all cores,
-the original as one environment in one process, which is how it is usually run.
+All run closed loop, with the same 2 x 32 policy and action noise. Ours and EnvPool do the same work on all cores: one
+episode of each of ten members, as an iteration of ES needs it. EnvPool steps all its environments together, so those
+whose episode is over run on until the last one's is; only steps of the ten episodes count. "Endless" is EnvPool's
+speed when every episode's end starts another, which ES has no use for: a bound on what it could do. The original is
+one environment in one process, which is how it is usually run.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from quell.tasks.base import Task
 from quell.types import Episodes
 
 MEMBERS = 10
+SIGMA = np.float32(0.02)
 GYM = {
     "ant": "Ant",
     "halfcheetah": "HalfCheetah",
@@ -64,13 +68,13 @@ def ours(task: Task, workers: int, seconds: float) -> float:
         iterations = iter(range(10**9))
 
         def once() -> int:
-            episodes = Episodes.of_pairs(next(iterations), MEMBERS // 2, 0.02, record=False, shared_reset=True)
+            episodes = Episodes.of_pairs(next(iterations), MEMBERS // 2, float(SIGMA), record=False, shared_reset=True)
             return int(engine.rollout(theta, episodes).steps.sum())
 
         return _rate(once, seconds)
 
 
-def envpool(task: Task, workers: int, seconds: float) -> float | None:
+def envpool(task: Task, workers: int, seconds: float, *, endless: bool = False) -> float | None:
     """Steps per second of EnvPool on the same task, or None if it does not have it."""
     name = envpool_id(task.name)
     if name is None:
@@ -79,24 +83,44 @@ def envpool(task: Task, workers: int, seconds: float) -> float | None:
 
     envs = library.make(name, env_type="gymnasium", num_envs=MEMBERS, num_threads=workers)
     shape = envs.action_space.shape
-
-    def flat(obs: Any) -> NDArray[np.float32]:
-        parts = obs.values() if isinstance(obs, dict) else [obs]
-        return np.concatenate([np.reshape(part, (MEMBERS, -1)) for part in parts], axis=1, dtype=np.float32)
-
-    current = [envs.reset()[0]]
-    policy = Policy(flat(current[0]).shape[1], int(np.prod(shape)))
+    first = _flat(envs.reset()[0])
+    policy = Policy(first.shape[1], int(np.prod(shape)))
     rng = generator(0, Purpose.INIT)
-    act = policy.actor(np.stack([policy.init(rng) for _ in range(MEMBERS)]))
+    theta = policy.init(rng)
+    act = policy.actor(np.stack([theta + SIGMA * rng.standard_normal(policy.dim, np.float32) for _ in range(MEMBERS)]))
 
-    def once() -> int:
-        noise = np.stack([policy.draw_noise(rng, 100) for _ in range(MEMBERS)], axis=1)
-        for t in range(100):
-            actions = act(flat(current[0]), noise[t]).reshape(MEMBERS, *shape)
-            current[0] = envs.step(actions.astype(envs.action_space.dtype))[0]
-        return 100 * MEMBERS
+    def step(obs: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        actions = act(obs, policy.draw_noise(rng, MEMBERS)).reshape(MEMBERS, *shape)
+        found, _, terminated, truncated, _ = envs.step(actions.astype(envs.action_space.dtype))
+        return _flat(found), terminated | truncated
 
-    return _rate(once, seconds)
+    def batch() -> int:
+        """One episode of every member."""
+        obs, running, steps = _flat(envs.reset()[0]), np.ones(MEMBERS, bool), 0
+        while running.any():
+            steps += int(running.sum())
+            obs, over = step(obs)
+            running &= ~over
+        return steps
+
+    current, resetting = first, np.zeros(MEMBERS, bool)
+
+    def stretch() -> int:
+        """A hundred steps without regard to episodes; a call that only resets an environment is no step of it."""
+        nonlocal current, resetting
+        steps = 0
+        for _ in range(100):
+            steps += int((~resetting).sum())
+            current, resetting = step(current)
+        return steps
+
+    return _rate(stretch if endless else batch, seconds)
+
+
+def _flat(obs: Any) -> NDArray[np.float32]:
+    """Observations of all members as rows."""
+    parts = obs.values() if isinstance(obs, dict) else [obs]
+    return np.concatenate([np.reshape(part, (MEMBERS, -1)) for part in parts], axis=1, dtype=np.float32)
 
 
 def original(task: Task, seconds: float) -> float | None:

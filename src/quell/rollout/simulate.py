@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from quell.types import Episodes
 
 Array = NDArray[Any]
 GROUP_BYTES = 64 << 20  # parameters of the members that step together; more would only strain the caches
+NOISE_BLOCK = 64  # steps whose action noise is drawn at once
 GROUP_MEMBERS = 128  # beyond this, batching gains nothing and simulators cost memory
 
 
@@ -116,10 +118,8 @@ def _run_group(
     thetas = np.stack([member_theta(setting, theta, episodes, *member) for member in members])
     act = policy.actor(thetas, mean_action=episodes.mean_action)
     environment, action_noise = zip(*(_generators(setting.directions.seed, episodes, *m) for m in members), strict=True)
-    if policy.stochastic and not episodes.mean_action:
-        noise = np.stack([policy.draw_noise(rng, horizon) for rng in action_noise], axis=1)
-    else:
-        noise = np.zeros((horizon, 1, 1), np.float32)
+    drawn = policy.stochastic and not episodes.mean_action
+    noise = _noise(policy, action_noise, horizon) if drawn else repeat(np.zeros((1, 1), np.float32))
 
     count = len(group)
     raw = np.empty((horizon, count, policy.obs_size))
@@ -134,9 +134,9 @@ def _run_group(
     t = 0
     # A wild member's numbers may overflow or turn NaN: that is data (counted by the trainer), not a warning.
     with np.errstate(all="ignore"):
-        for t in range(horizon):
+        for t, noise_now in zip(range(horizon), noise, strict=False):
             raw[t] = obs
-            action = act(_as_seen(obs, normaliser), noise[t])
+            action = act(_as_seen(obs, normaliser), noise_now)
             obs, rewards[t], ended = simulator.step(bounded(action) if bounded else action, active)
             actions[t] = action
             if not setting.task.can_terminate:
@@ -150,6 +150,13 @@ def _run_group(
                 if not active.any():
                     break
     _store(results, group, t + 1, raw, actions, rewards, steps, terminated, normaliser, episodes.record)
+
+
+def _noise(policy: Policy, generators: Sequence[np.random.Generator], horizon: int) -> Iterator[Array]:
+    """Action noise of all members [m, a], step by step; drawn in blocks, because many episodes end early."""
+    for start in range(0, horizon, NOISE_BLOCK):
+        count = min(NOISE_BLOCK, horizon - start)
+        yield from np.stack([policy.draw_noise(rng, count) for rng in generators], axis=1)
 
 
 def _as_seen(obs: Array, normaliser: tuple[Array, Array] | None) -> Array:

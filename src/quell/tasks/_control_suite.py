@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from quell.errors import MissingExtra
-from quell.tasks.base import MujocoTask
+from quell.tasks.base import MujocoTask, within
 
 SKY = "./common/skybox.xml"
 SHARED_FILES = ("./common/materials.xml", SKY, "./common/visual.xml")
@@ -78,7 +78,7 @@ def step_in_sync(model: Any, data: Any, count: int) -> None:
 
 def rise(xp: Any, x: Any, target: float, margin: float, at_margin: float = 0.0) -> Any:
     """1 from `target` upwards; below, a straight line through `at_margin` at `target - margin` down to 0."""
-    return xp.clip(1 - (1 - at_margin) * (target - x) / margin, 0, 1)
+    return within(xp, 1 - (1 - at_margin) * (target - x) / margin, 0, 1)
 
 
 def bell(xp: Any, x: Any, margin: float) -> Any:
@@ -88,7 +88,7 @@ def bell(xp: Any, x: Any, margin: float) -> Any:
 
 def dome(xp: Any, x: Any) -> Any:
     """1 - x^2 inside [-1, 1], 0 outside."""
-    return xp.clip(1 - xp.square(x), 0, 1)
+    return xp.maximum(1 - xp.square(x), 0)
 
 
 NATURAL_LOG_OF_TENTH = -2.302585092994046

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from quell.tasks._gymnasium import GymnasiumTask
-from quell.tasks.base import State
+from quell.tasks.base import State, within
 
 TORSO = 1
 
@@ -63,7 +63,7 @@ class Ant(GymnasiumTask):
 def _contact_forces(xp: Any, state: State) -> Any:
     """Clipped external force and torque on every body, flat: [m, 6 * bodies]."""
     forces = state["cfrc_ext"]
-    return xp.clip(forces, -1.0, 1.0).reshape(forces.shape[0], -1)
+    return within(xp, forces, -1.0, 1.0).reshape(forces.shape[0], -1)
 
 
 TASKS = [Ant]

@@ -115,6 +115,11 @@ class MujocoTask(Task):
         return MujocoSimulator(self, members)
 
 
+def within(xp: Any, value: Any, low: Any, high: Any) -> Any:
+    """`value`, cut at low and high; numpy's clip takes three times as long on the arrays of a few members."""
+    return xp.minimum(xp.maximum(value, low), high)
+
+
 @functools.lru_cache(maxsize=8)
 def gymnasium_asset(filename: str) -> str:
     """Path of an MJCF file that ships with Gymnasium."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from quell.tasks._gymnasium import GymnasiumTask
-from quell.tasks.base import State
+from quell.tasks.base import State, within
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +21,7 @@ class Hopper(GymnasiumTask):
     reset_noise: ClassVar[float] = 5e-3
 
     def observe(self, xp: Any, state: State) -> Any:
-        return xp.concatenate([state["qpos"][:, 1:], xp.clip(state["qvel"], -10, 10)], axis=1)
+        return xp.concatenate([state["qpos"][:, 1:], within(xp, state["qvel"], -10, 10)], axis=1)
 
     def reward(self, xp: Any, before: State, action: Any, after: State) -> Any:
         speed = (after["qpos"][:, 0] - before["qpos"][:, 0]) / 0.008

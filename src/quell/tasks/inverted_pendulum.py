@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from quell.tasks._gymnasium import GymnasiumTask
-from quell.tasks.base import State
+from quell.tasks.base import State, within
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class InvertedDoublePendulum(GymnasiumTask):
     def observe(self, xp: Any, state: State) -> Any:
         cart, angles = state["qpos"][:, :1], state["qpos"][:, 1:]
         forces = state["qfrc_constraint"][:, : 1 if self.version == "v5" else 3]
-        limited = [xp.clip(state["qvel"], -10, 10), xp.clip(forces, -10, 10)]
+        limited = [within(xp, state["qvel"], -10, 10), within(xp, forces, -10, 10)]
         return xp.concatenate([cart, xp.sin(angles), xp.cos(angles), *limited], axis=1)
 
     def reward(self, xp: Any, before: State, action: Any, after: State) -> Any:

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from quell.tasks.base import within
+
 SUBSTEPS = 4
 DT = 0.0165 / SUBSTEPS
 PADDLE_MASS = 1000 * np.pi * 0.03**2 * 0.3
@@ -49,7 +51,7 @@ def substep(xp: Any, position: Any, velocity: Any, action: Any, target: Any) -> 
 
     over = xp.abs(position[:, :4]) - RANGE[:4]
     joints = over, xp.sign(position[:, :4]), paddles, wish, xp.broadcast_to(MOTOR_LIMIT, wish.shape)
-    change = _where(xp, over > 0, _solve_stops, _within(xp, wish, MOTOR_LIMIT), *joints)
+    change = _where(xp, over > 0, _solve_stops, within(xp, wish, -MOTOR_LIMIT, MOTOR_LIMIT), *joints)
     change = xp.concatenate([change, xp.zeros_like(velocity[:, 4:])], axis=1)
     if xp is not np or (np.abs(position[:, 4:5] - position[:, 0:4:2] - ORIGINS[:, 0]) < HALF[0] + REACH).any():
         touching = (_contact(xp, position)[0] < 0).any(axis=1)
@@ -68,10 +70,6 @@ def _where(xp: Any, mask: Any, solve: Callable[..., Any], otherwise: Any, *array
     return otherwise
 
 
-def _within(xp: Any, value: Any, limit: Any) -> Any:
-    return xp.minimum(xp.maximum(value, -limit), limit)  # numpy's clip takes three times as long
-
-
 class _Joints:
     """Motors and stops of paddle joints, as rows of the sequential-impulse solver.
 
@@ -86,7 +84,7 @@ class _Joints:
         self.change = self._motor = self._stop = xp.zeros_like(wish)
 
     def motors(self) -> None:
-        total = _within(self.xp, self._motor + (self.wish - self.change), self.limit)
+        total = within(self.xp, self._motor + (self.wish - self.change), -self.limit, self.limit)
         self.change, self._motor = self.change + (total - self._motor), total
 
     def stops(self) -> None:
@@ -110,7 +108,7 @@ def _solve_stops(xp: Any, *rows: Any) -> Any:
 def _contact(xp: Any, position: Any) -> tuple[Any, Any]:
     """Gap from ball to each paddle [m, 2] (negative: overlap), and the normal towards the ball [m, 2, 2]."""
     offset = position[:, None, 4:] - position[:, :4].reshape(-1, 2, 2) - ORIGINS
-    apart = offset - xp.clip(offset, -HALF, HALF)
+    apart = offset - within(xp, offset, -HALF, HALF)
     distance = xp.sqrt(apart[..., 0] * apart[..., 0] + apart[..., 1] * apart[..., 1])
     inside = distance == 0  # a fast hit can carry the centre into the outline: then the nearest side counts
     depth = HALF - xp.abs(offset)
@@ -154,7 +152,7 @@ def _solve_contact(xp: Any, position: Any, velocity: Any, *rows: Any) -> Any:
         total = xp.maximum(pressed + missing(normal, separate), 0)
         push(normal, total - pressed)
         pressed = total
-        total = _within(xp, rubbed + missing(tangent, brake), FRICTION * pressed)
+        total = within(xp, rubbed + missing(tangent, brake), -FRICTION * pressed, FRICTION * pressed)
         push(tangent, total - rubbed)
         rubbed = total
     return xp.concatenate([joints.change, ball], axis=1)

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quell.errors import require
-from quell.tasks.base import Array, State, Task
+from quell.tasks.base import Array, State, Task, within
 
 DT = 0.0165
 JOINTS = [4, 6, 8, 10, 12, 14]  # bthigh bshin bfoot fthigh fshin ffoot
@@ -71,7 +71,7 @@ class CheetahSimulator:
 
     def step(self, actions: Array, active: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
         before = {"x": self.state["x"].copy(), "floor": self.state["floor"].copy()}
-        torques = np.nan_to_num(TORQUES * np.clip(actions, -1, 1))  # NaN shows in the reward, not in the world
+        torques = np.nan_to_num(TORQUES * within(np, actions, -1, 1))  # NaN shows in the reward, not in the world
         for member in np.flatnonzero(active).tolist():
             self._worlds[member].advance(torques[member].tolist())
             self._worlds[member].read(self.state, member)
@@ -97,7 +97,7 @@ def observe(xp: Any, state: State, height: Any, limits: Array) -> Any:
     # The target is a kilometre straight ahead, so that the angle to it is -yaw, and progress is that of x.
     body = [state["torso"][:, 2] - height, xp.sin(-yaw), xp.cos(-yaw), 0.3 * vx, 0.3 * vy, 0.3 * vz, roll, pitch]
     joints = xp.stack([relative(state["joint"], limits), 0.1 * state["speed"]], axis=2).reshape(-1, 12)
-    return xp.clip(xp.concatenate([xp.stack(body, axis=1), joints, state["floor"]], axis=1), -5, 5)
+    return within(xp, xp.concatenate([xp.stack(body, axis=1), joints, state["floor"]], axis=1), -5, 5)
 
 
 def reward_terms(xp: Any, before: State, action: Any, after: State, limits: Array) -> Any:

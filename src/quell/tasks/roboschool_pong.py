@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from quell.tasks.base import Array, State, Task
+from quell.tasks.base import Array, State, Task, within
 from quell.tasks.pong_physics import RANGE, SUBSTEPS, substep
 
 TIMEOUT = 150
@@ -83,7 +83,7 @@ def first_state(serves: Array) -> dict[str, Array]:
 def step(xp: Any, state: State, action: Any) -> tuple[dict[str, Any], Any, Any]:
     """One environment step of every member: (state, observations, rewards)."""
     position, velocity = state["position"], state["velocity"]
-    action = xp.clip(action, -1, 1)
+    action = within(xp, action, -1, 1)
     for _ in range(SUBSTEPS):
         position, velocity = substep(xp, position, velocity, action, state["target"])
     following, reward = referee(xp, {**state, "position": position, "velocity": velocity})

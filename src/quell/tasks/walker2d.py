@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from quell.tasks._gymnasium import GymnasiumTask
-from quell.tasks.base import State, gymnasium_asset
+from quell.tasks.base import State, gymnasium_asset, within
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class Walker2d(GymnasiumTask):
         return load_model(gymnasium_asset("walker2d.xml" if self.version == "v4" else self.asset))
 
     def observe(self, xp: Any, state: State) -> Any:
-        return xp.concatenate([state["qpos"][:, 1:], xp.clip(state["qvel"], -10, 10)], axis=1)
+        return xp.concatenate([state["qpos"][:, 1:], within(xp, state["qvel"], -10, 10)], axis=1)
 
     def reward(self, xp: Any, before: State, action: Any, after: State) -> Any:
         speed = (after["qpos"][:, 0] - before["qpos"][:, 0]) / 0.008
