@@ -43,7 +43,7 @@ class Arguments:
     label: str = ""
     """Name for the settings below, added to the method's in files, table and figure."""
     settings: dict[str, str] = field(default_factory=dict)
-    """Other settings, e.g. --label auto --settings cv.eta auto cv.metric policy"""
+    """Other settings, e.g. --label auto --settings cv.eta auto lr 0.03"""
 
 
 def one(task: str, method: str, preset: str, seed: int, steps: int, label: str, settings: dict[str, str]) -> Path:
@@ -62,7 +62,7 @@ def one(task: str, method: str, preset: str, seed: int, steps: int, label: str, 
             workers=1,
             out=folder,
             progress=False,
-            **settings,
+            **{name: _value(text) for name, text in settings.items()},
         )
         final = {
             name: quell.evaluate(result, episodes=50, mean_action=mean_action, workers=1).returns
@@ -78,6 +78,13 @@ def one(task: str, method: str, preset: str, seed: int, steps: int, label: str, 
     }
     path.write_text(json.dumps(facts))
     return path
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _short(value: float | None) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 import time
@@ -90,11 +91,15 @@ def test_what_the_parser_refuses(arguments: list[str]) -> None:
     assert stop.value.code == 2
 
 
-def test_bad_input_is_refused_within_three_seconds(tmp_path: Path) -> None:
+def test_bad_input_is_refused_before_anything_is_compiled(tmp_path: Path) -> None:
+    def seconds() -> float:  # of the processor, so that a busy machine does not fail it
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
     for arguments in (["train", "halfchetah"], ["train", "halfcheetah", "--sigma", "0", "--out", str(tmp_path)]):
-        started = time.perf_counter()
+        before = seconds()
         assert command(*arguments).returncode == 2
-        assert time.perf_counter() - started < 3
+        assert seconds() - before < 3
 
 
 def test_a_missing_extra_says_what_to_type(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

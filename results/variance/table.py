@@ -68,14 +68,16 @@ def gains() -> list[str]:
 def bias() -> list[str]:
     """z-scores against ES where at least 400 pairs were measured."""
     lines = [
-        "| task | estimator | z along the gradient | largest z of a coordinate | p (Bonferroni) |",
-        "|---|---|---|---|---|",
+        "| task | pairs | estimator | z along the gradient | largest along a layer's part | largest of d coordinates | its p |",
+        "|---|---|---|---|---|---|---|",
     ]
     for path in sorted(HERE.glob("*-400.json")):
         found = json.loads(path.read_text())
         for row in found["rows"][1:]:
             b = row["bias"]
-            lines.append(f"| {found['task']} | {row['name']} | {b['along']:.2f} | {b['largest']:.2f} | {b['p']:.2g} |")
+            layer, pairs = max(b["layers"].values(), key=abs), found["iterations"] * found["pairs_per_iteration"]
+            values = f"{b['along']:.2f} | {layer:.2f} | {b['coordinate']:.2f} of {found['parameters']:,} | {b['p']:.2g}"
+            lines.append(f"| {found['task']} | {pairs} | {row['name']} | {values} |")
     return lines
 
 

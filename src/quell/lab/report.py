@@ -70,7 +70,9 @@ def lines(report: Report) -> list[str]:
     for s in report.summaries:
         if s.eta:
             found.append(f"eta of {s.name:<12} " + "  ".join(f"{layer} {value:.2f}" for layer, value in s.eta.items()))
-    found.append("cost: ratio x time of an iteration, relative to ES; max z: largest of any coordinate")
+    found.append(
+        "cost: ratio x time of an iteration, relative to ES; bias z: along the gradient; max z: that or along a layer's part"
+    )
     if report.gains:
         found += ["", f"{'gain of one step':<24}{'return':<30}less that of ES"]
         found += [f"{g.name:<12}{g.kind:<5}{g.size:<7g}{_gain(g.gain):<30}{_gain(g.over_es)}" for g in report.gains]
@@ -79,8 +81,8 @@ def lines(report: Report) -> list[str]:
 
 def _line(s: Summary) -> str:
     line = f"{s.name:<16}{s.variance.value:>10.3g}  {_interval(s.ratio):<27}{_interval(s.fisher_ratio):<25}"
-    line += f"{s.cosine.value:>7.3f}{s.bias.along:>8.1f}{s.bias.largest:>7.1f}{s.cost:>8.2g}"
-    return line + ("  biased?" if s.bias.p < 1e-4 or abs(s.bias.along) > 4 else "")
+    line += f"{s.cosine.value:>7.3f}{s.bias.along:>8.1f}{s.bias.worst:>7.1f}{s.cost:>8.2g}"
+    return line + ("  biased?" if s.bias.p < 1e-4 or abs(s.bias.worst) > 4 else "")
 
 
 def _interval(x: Interval) -> str:

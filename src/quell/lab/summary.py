@@ -10,6 +10,7 @@ so one Gram matrix serves every resample, and nothing of size d is resampled.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from quell.lab.measure import Measurement
 from quell.lab.session import Measured
 
 Array = NDArray[Any]
+Layout = Mapping[str, tuple[slice, tuple[int, ...]]]
 RESAMPLES = 2000
 COLUMNS = 1 << 16  # coordinates handled at a time
 
@@ -39,10 +41,17 @@ class Bias:
 
     along: float
     """z-score along the gradient's direction (as the warm-up estimated it)."""
-    largest: float
-    """Largest z-score of any coordinate."""
+    layers: dict[str, float]
+    """layer -> z-score along the gradient's part in that layer."""
+    coordinate: float
+    """Largest |z| of any coordinate. Of a thousand, one in sixteen unbiased estimators has one above 4; hence p."""
     p: float
     """Probability of one at least so large without bias, in any coordinate (Bonferroni, t distribution)."""
+
+    @property
+    def worst(self) -> float:
+        """The z-score along the gradient or a layer's part of it that is farthest from 0."""
+        return max([self.along, *self.layers.values()], key=abs)
 
 
 @dataclass(frozen=True)
@@ -89,7 +98,7 @@ def summarise(measurement: Measurement, fisher: dict[str, Array], rng: np.random
                 ratio,
                 in_metric,
                 cosines(row, best, own),
-                bias(row, es, direction),
+                bias(row, es, direction, measurement.point.policy.layout),
                 signal,
                 share,
                 coefficients(measurement, row),
@@ -152,12 +161,12 @@ def cosines(row: Measured, best: Measured, weights: Array) -> Interval:
     return interval(float(found.mean()), weights @ found / len(found))
 
 
-def bias(row: Measured, es: Measured, direction: Array) -> Bias:
+def bias(row: Measured, es: Measured, direction: Array, layout: Layout) -> Bias:
     """z-scores of mean(g) - mean(g of ES): paired where both saw the same episodes, Welch's where not."""
     from scipy.stats import norm, t
 
     if row is es:
-        return Bias(0.0, 0.0, 1.0)
+        return Bias(0.0, dict.fromkeys(layout, 0.0), 0.0, 1.0)
     paired = row.row.sampling == es.row.sampling
     count, dim = row.gradients.shape
 
@@ -167,19 +176,22 @@ def bias(row: Measured, es: Measured, direction: Array) -> Bias:
         mean = values.mean(axis=0) - plain.mean(axis=0)
         return np.asarray(mean / np.where(square > 0, np.sqrt(square), np.inf))
 
-    along = float(z((row.gradients @ direction)[:, None], (es.gradients @ direction)[:, None])[0])
+    def projected(where: slice) -> float:
+        return as_normal(float(z(*((one.gradients[:, where] @ direction[where])[:, None] for one in (row, es)))[0]))
+
+    freedom = count - 1 + (0 if paired else len(es.gradients) - 1)
+
+    def as_normal(value: float) -> float:
+        return float(np.copysign(norm.isf(t.sf(abs(value), freedom)), value))
+
     largest = 0.0
     for start in range(0, dim, COLUMNS):
         part = slice(start, start + COLUMNS)
         each = z(row.gradients[:, part].astype(np.float64), es.gradients[:, part].astype(np.float64))
         largest = max(largest, float(np.abs(each).max()))
-    freedom = count - 1 + (0 if paired else len(es.gradients) - 1)
-
-    def as_normal(value: float) -> float:
-        return float(norm.isf(t.sf(value, freedom)))
-
     p = min(1.0, 2 * float(t.sf(largest, freedom)) * dim)
-    return Bias(as_normal(abs(along)) * float(np.sign(along)), as_normal(largest), p)
+    layers = {name: projected(where) for name, (where, _) in layout.items()}
+    return Bias(projected(slice(None)), layers, as_normal(largest), p)
 
 
 def _direction(measurement: Measurement) -> Array:
