@@ -71,7 +71,7 @@ def lines(report: Report) -> list[str]:
         if s.eta:
             found.append(f"eta of {s.name:<12} " + "  ".join(f"{layer} {value:.2f}" for layer, value in s.eta.items()))
     found.append(
-        "cost: ratio x time of an iteration, relative to ES; bias z: along the gradient; max z: that or along a layer's part"
+        "cost: ratio x time of an iteration, relative to ES; max z: along the gradient or its part in one layer"
     )
     if report.gains:
         found += ["", f"{'gain of one step':<24}{'return':<30}less that of ES"]
