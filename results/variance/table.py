@@ -68,7 +68,7 @@ def gains() -> list[str]:
 def bias() -> list[str]:
     """z-scores against ES where at least 400 pairs were measured."""
     lines = [
-        "| task | pairs | estimator | z along the gradient | along a layer, largest | of d coordinates, largest | its p |",
+        "| task | pairs | estimator | z along the gradient | along a layer | of any coordinate | its p |",
         "|---|---|---|---|---|---|---|",
     ]
     for path in sorted(HERE.glob("*-400.json")):
