@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import sys
 import threading
@@ -57,8 +58,15 @@ def run(job: Job) -> int:
             return STOPPED
         write(summarise(folder.path, job.episodes), job.summary)
     commit = json.loads((folder.path / "versions.json").read_bytes())
-    _say({"steps": state.steps, "seconds": state.seconds, "commit": commit["commit"], "platform": commit["platform"]})
+    times = {"seconds": state.seconds, "core_seconds": core_seconds()}
+    _say({"steps": state.steps, **times, "commit": commit["commit"], "platform": commit["platform"]})
     return 0
+
+
+def core_seconds() -> float:
+    """Processor time of this process and of its workers, which have ended; of the last attempt alone."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def _folder(job: Job) -> Run:

@@ -62,8 +62,11 @@ def known_speeds(out: Path) -> dict[tuple[str, str], float]:
     found: dict[tuple[str, str], list[float]] = {}
     for path in sorted(out.glob("*/timings.jsonl")):
         for row in read_timings(path):
-            if row["seconds"] > 0:
-                found.setdefault((row["task"], row["method"]), []).append(row["steps"] / row["seconds"])
+            spent = row.get(
+                "core_seconds", row["seconds"]
+            )  # the processor's time, where known: others may have shared it
+            if spent > 0:
+                found.setdefault((row["task"], row["method"]), []).append(row["steps"] / spent)
     return {key: median(values) for key, values in found.items()}
 
 

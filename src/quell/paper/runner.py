@@ -124,7 +124,7 @@ class Runner:
         """One line about time and place; apart from the summary, which must not depend on them."""
         row = {"task": job.config.task, "method": job.config.method, "seed": job.config.seed, **facts}
         if "seconds" in facts:
-            row["seconds"] = round(facts["seconds"], 2)
+            row |= {name: round(facts[name], 2) for name in ("seconds", "core_seconds")}
             with self._lock, (job.summary.parent.parent / "timings.jsonl").open("a") as file:
                 file.write(json.dumps(row) + "\n")
 
