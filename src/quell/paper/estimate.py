@@ -11,27 +11,27 @@ from typing import Any
 from quell.paper.plan import Job
 
 STEPS_PER_SECOND = {
-    "lqr": 60_000,
-    "lqr-302": 60_000,
-    "swimmer": 20_000,
-    "halfcheetah": 12_000,
-    "walker2d": 10_000,
-    "roboschool-pong": 40_000,
-    "roboschool-halfcheetah": 2_000,
-    "bipedalwalker": 4_700,
-    "dm-cheetah-run": 20_000,
-    "dm-pendulum-swingup": 60_000,
-    "dm-cartpole-two-poles": 30_000,
-    "dm-cartpole-swingup": 30_000,
-    "dm-cartpole-balance": 30_000,
-    "dm-hopper-hop": 10_000,
-    "dm-hopper-stand": 10_000,
-    "dm-quadruped-walk": 700,
-    "dm-quadruped-escape": 200,
+    "lqr": 300_000,
+    "lqr-302": 300_000,
+    "swimmer": 19_000,
+    "halfcheetah": 27_000,
+    "walker2d": 9_000,
+    "roboschool-pong": 23_000,
+    "roboschool-halfcheetah": 6_000,
+    "bipedalwalker": 9_000,
+    "dm-cheetah-run": 65_000,
+    "dm-pendulum-swingup": 200_000,
+    "dm-cartpole-two-poles": 60_000,
+    "dm-cartpole-swingup": 60_000,
+    "dm-cartpole-balance": 60_000,
+    "dm-hopper-hop": 21_000,
+    "dm-hopper-stand": 21_000,
+    "dm-quadruped-walk": 10_000,
+    "dm-quadruped-escape": 2_200,
 }
 """Training steps per second of plain ES on one core, roughly."""
 OTHER_TASK = 5_000
-GRADIENT_MICROSECONDS = {"cv": 25.0, "pg": 20.0, "trpo": 30.0}
+GRADIENT_MICROSECONDS = {"cv": 6.0, "pg": 4.0, "trpo": 6.0}
 """Time per step that policy gradients add."""
 MANY_UPDATES = 10
 START = 4.0
@@ -53,7 +53,7 @@ def seconds_of(job: Job, known: dict[tuple[str, str], float]) -> float:
 def _tabled(task: str, method: str) -> float:
     """Steps per second, without experience."""
     per_step = 1 / STEPS_PER_SECOND.get(task, OTHER_TASK)
-    extra = GRADIENT_MICROSECONDS.get(method.partition("+")[0], 25.0 if method.startswith("ppo") else 0.0)
+    extra = GRADIENT_MICROSECONDS.get(method.partition("+")[0], 6.0 if method.startswith("ppo") else 0.0)
     return 1 / (per_step + extra * 1e-6 * (MANY_UPDATES if method.endswith("+m") else 1))
 
 
