@@ -14,6 +14,11 @@ from quell.errors import EnvironmentFailure, UsageError
 from quell.tasks.base import Array, Task
 from quell.tasks.spaces import ActionReader, observation_filler
 
+UNKNOWN_SCALES: dict[str, Any] = {"policy.activation": "tanh", "normalise_obs": True}
+"""Tuned settings of all: nobody knows how large these observations are."""
+LARGE_STEPS: dict[str, Any] = {"sigma": 0.1, "lr": 0.02}
+"""And of those with discrete actions: which one is taken changes only under large steps."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ForeignTask(Task):
@@ -41,7 +46,7 @@ class ForeignTask(Task):
             "discrete": reader.discrete,
             "can_terminate": True,
             "horizon": self.horizon or limit,
-            "tuned": {"sigma": 0.1, "lr": 0.03} if reader.discrete else {},  # choices change only under large steps
+            "tuned": UNKNOWN_SCALES | (LARGE_STEPS if reader.discrete else {}),
         }
         for key, value in facts.items():
             object.__setattr__(self, key, value)
