@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from quell.config import Config, Preset, replace
@@ -27,16 +27,22 @@ class Method:
     summary: str
     estimator: Literal["score", "control_variate", "policy_gradient", "ppo", "trpo"]
     settings: Mapping[str, Any]
+    tuned: Mapping[str, Any] = field(default_factory=dict)
+    """What the preset "tuned" changes for this method."""
+
+
+LONG_STEPS = {"lr": 0.03}
+"""Most of the noise of ES lies where the policy does not feel it, so it bears longer steps (docs/variance.md)."""
 
 
 def _methods() -> dict[str, Method]:
     table = {
-        "es": Method("evolution strategies, i.i.d. Gaussian directions", "score", {}),
-        "ortho": Method("ES with orthogonal directions", "score", {"directions": "orthogonal"}),
-        "gcmc": Method("ES with geometrically coupled pairs", "score", {"directions": "gcmc"}),
-        "qmc": Method("ES with Halton directions", "score", {"directions": "qmc"}),
+        "es": Method("evolution strategies, i.i.d. Gaussian directions", "score", {}, LONG_STEPS),
+        "ortho": Method("ES with orthogonal directions", "score", {"directions": "orthogonal"}, LONG_STEPS),
+        "gcmc": Method("ES with geometrically coupled pairs", "score", {"directions": "gcmc"}, LONG_STEPS),
+        "qmc": Method("ES with Halton directions", "score", {"directions": "qmc"}, LONG_STEPS),
         "cv": Method("ES with the structured control variate", "control_variate", {}),
-        "det": Method("ES on a deterministic policy", "score", {"policy.kind": "deterministic"}),
+        "det": Method("ES on a deterministic policy", "score", {"policy.kind": "deterministic"}, LONG_STEPS),
         "pg": Method("policy gradient", "policy_gradient", {}),
         "trpo": Method("surrogate with a KL penalty", "trpo", {}),
     }
@@ -69,7 +75,7 @@ TUNED: dict[str, Any] = {
     "cv.baseline": "leave-one-out",
     "pg.baseline": "leave-one-out",
 }
-"""What the preset "tuned" changes for every task; a task's own `tuned` comes on top."""
+"""What the preset "tuned" changes for every task and method; what a method and a task say themselves comes on top."""
 
 
 def get_method(name: str) -> Method:
@@ -88,7 +94,7 @@ def make_config(
     overrides: Mapping[str, Any] | None = None,
     instance: Task | None = None,
 ) -> Config:
-    """The paper's defaults, then (tuned) ours and the task's, then the method's, then the overrides.
+    """The paper's defaults, then (tuned) ours, the method's and the task's, then what the method is, then overrides.
 
     `instance` is the task itself where `task` is not a name that can be looked up.
     """
@@ -100,7 +106,8 @@ def make_config(
     if preset not in ("tuned", "paper"):
         raise UsageError(f"unknown preset {preset!r}: use tuned or paper")
     if preset == "tuned":
-        config = replace(replace(config, TUNED), found.tuned)
+        for settings in (TUNED, chosen.tuned, found.tuned):
+            config = replace(config, settings)
     config = replace(config, chosen.settings)
     return replace(config, overrides or {})
 
