@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quell.adapt import Granularity, State
-from quell.reduce import Sums
 
 Array = NDArray[Any]
 VARIANTS: tuple[tuple[Granularity, float], ...] = (
@@ -61,19 +60,18 @@ class Chooser:
                     beta[:, where], used[where] = candidate[:, where], number
         return beta, used
 
-    def update(self, state: State, sums: Sums, ready: Array) -> State:
+    def update(self, state: State, cc: Array, count: float, ready: Array) -> State:
         """Score every candidate on a batch's sums of products cc [1+K, 1+K, d], then learn from it.
 
         Columns that are not `ready` (a value function before its first fit) are left out of what is learned.
         """
-        cc = sums["cc"]
         scores = np.array([self._per_layer(second_moment(cc, beta)) for beta in self._all(state) if beta is not None])
         known = np.concatenate([[True], ready])
         fresh = np.where(known[:, None, None] & known[None, :, None], cc, 0.0)
         return {
             **state,
             "moments": self.decay * state["moments"] + fresh,
-            "pairs": self.decay * state["pairs"] + sums["count"],
+            "pairs": self.decay * state["pairs"] + count,
             "scores": self.memory * state["scores"] + scores,
         }
 

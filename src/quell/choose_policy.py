@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quell.adapt import State
-from quell.reduce import Sums
 
 Array = NDArray[Any]
 
@@ -69,22 +68,15 @@ class PolicyChooser:
             beta[:, where] = chosen[:, layer, None]
         return beta, np.full(self.dim, best)
 
-    def measure(self, gram: Array, beta: Array) -> float:
-        """Second moment of the policy's change, for coefficients [K, d] that are the same within a layer."""
-        per_layer = beta[:, [where.start for where in self.layers]]
-        weights = np.concatenate([np.ones(len(self.layers)), per_layer.ravel()])
-        return float(weights @ gram @ weights)
-
-    def update(self, state: State, sums: Sums, ready: Array) -> State:
+    def update(self, state: State, gram: Array, count: float, ready: Array) -> State:
         """Score every candidate on a batch's products P, then learn from it; columns not `ready` are left out."""
-        gram = sums["gram"]
         scores = np.array([weights @ gram @ weights for weights in self._all(state)])
         known = np.repeat(np.concatenate([[True], ready]), len(self.layers))
         fresh = np.where(known[:, None] & known[None], gram, 0.0)
         return {
             **state,
             "moments": self.decay * state["moments"] + fresh,
-            "pairs": self.decay * state["pairs"] + sums["count"],
+            "pairs": self.decay * state["pairs"] + count,
             "scores": self.memory * state["scores"] + scores,
         }
 

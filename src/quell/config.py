@@ -63,10 +63,9 @@ class CvConfig:
     baseline: Literal["none", "leave-one-out", "linear", "network"] = "none"
     """Baseline of the reward-to-go: none, the mean over the other members at the same step, or a value function of
     state and time fitted on past batches (linear in features, or a network with a random first layer)."""
-    metric: Literal["parameters", "policy", "both"] = "parameters"
-    """auto: whose variance is made small, that of the parameters (total variance), that of the policy they stand for
-    (in the Fisher metric, with one coefficient per layer), or both: of these two choices, the one that does better on
-    the two variances together."""
+    metric: Literal["parameters", "policy"] = "parameters"
+    """auto: whose variance is made small, that of the parameters (total variance) or that of the policy they stand for
+    (in the Fisher metric, with one coefficient per layer)."""
     discounts: tuple[float, ...] = (1.0, 0.99)
     """auto: the discounts of its control variates; the first is the one value functions are fitted for."""
     values: tuple[Literal["linear", "network"], ...] = ("network",)

@@ -197,7 +197,6 @@ def make_auto(config: Config, policy: Policy) -> Estimator:
     Subsets that compete: the first discount alone, each value function added to it, all discounts, and everything.
     """
     from quell.choose import Chooser
-    from quell.choose_both import BothChooser
     from quell.choose_policy import PolicyChooser
     from quell.estimate.auto import AutoControlVariate
     from quell.estimate.value import ValueFunction
@@ -206,12 +205,7 @@ def make_auto(config: Config, policy: Policy) -> Estimator:
     discounts, total = len(cv.discounts), len(cv.discounts) + len(cv.values)
     subsets = [(0,), *((0, k) for k in range(discounts, total)), tuple(range(discounts)), tuple(range(total))]
     layers = tuple(where for where, _ in policy.layout.values())
-    facts = policy.dim, layers, total, tuple(dict.fromkeys(subsets)), cv.eta_decay
-    in_parameters, in_policy = Chooser(*facts), PolicyChooser(*facts)
-    choosers: dict[str, Chooser | PolicyChooser | BothChooser] = {
-        "parameters": in_parameters,
-        "policy": in_policy,
-        "both": BothChooser(in_parameters, in_policy),
-    }
+    kind = PolicyChooser if cv.metric == "policy" else Chooser
+    chooser = kind(policy.dim, layers, total, tuple(dict.fromkeys(subsets)), cv.eta_decay)
     values = tuple(ValueFunction(kind, policy.obs_size, decay=cv.eta_decay) for kind in cv.values)
-    return AutoControlVariate(policy, choosers[cv.metric], cv.discounts, values, config.shaping)
+    return AutoControlVariate(policy, chooser, cv.discounts, values, config.shaping)

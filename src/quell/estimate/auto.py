@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quell.choose import Chooser, second_moment
-from quell.choose_both import BothChooser
 from quell.choose_policy import PolicyChooser
 from quell.estimate import Estimate, State, total_variance
 from quell.estimate.policy_gradient import advantages, pair_scores, step_weights
@@ -42,7 +41,6 @@ class Prepared:
     togo: Array  # [1, 2N, t] G_t at the first discount
     baseline: Array  # [1, 2N, t] the mean over the other members
     fits: tuple[Array, ...]  # the value functions' weights; all zero before the first fit
-    watched: Array | None = None  # [K, d] coefficients whose effect on the policy a BothChooser wants to know
 
 
 @dataclass(frozen=True)
@@ -50,11 +48,11 @@ class AutoControlVariate:
     """ES with any number of control variates; `chooser` turns past moments into coefficients.
 
     A Chooser looks at sums of products per coordinate, a PolicyChooser at those of the changes of the policy that each
-    column's part in each layer would cause, a BothChooser at both.
+    column's part in each layer would cause.
     """
 
     policy: Policy
-    chooser: Chooser | PolicyChooser | BothChooser
+    chooser: Chooser | PolicyChooser
     discounts: tuple[float, ...] = (1.0, 0.99)
     values: tuple[ValueFunction, ...] = ()
     shaping: Shaping = "normalise"
@@ -75,8 +73,7 @@ class AutoControlVariate:
         returns = others_removed(found.togo[:, :, 0] * fitness.scale, int(fitness.good.sum()))
         togo = found.togo[:1]
         fits = tuple(value.weights(state) for value in self.values)
-        watched = self.chooser.watched(state) if isinstance(self.chooser, BothChooser) else None
-        return Prepared(fitness, returns, weights, togo, togo - found.values[:1], fits, watched)
+        return Prepared(fitness, returns, weights, togo, togo - found.values[:1], fits)
 
     def contribution(self, batch: Batch, prepared: Prepared, pairs: Iterable[int], theta: Array) -> Sums:
         columns = 1 + len(self.discounts) + len(self.values)
@@ -85,7 +82,7 @@ class AutoControlVariate:
             "c": np.zeros((columns, len(theta))),
             "cc": np.zeros((columns, columns, len(theta))),
         }
-        if not isinstance(self.chooser, Chooser):
+        if isinstance(self.chooser, PolicyChooser):
             sums["gram"] = np.zeros((self.chooser.size, self.chooser.size))
         for value in self.values:
             sums |= value.init()
@@ -94,20 +91,12 @@ class AutoControlVariate:
                 weights = self._weights(batch, prepared, slice(2 * pair, 2 * pair + 2), sums)
                 c = self._columns(batch, prepared, pair, theta, weights)
                 accumulate(sums, count=1.0, c=c, cc=c[:, None] * c[None])
-                if "gram" in sums:
-                    accumulate(sums, gram=self._gram(batch, pair, self._parts(c, prepared)))
+                if isinstance(self.chooser, PolicyChooser):
+                    accumulate(sums, gram=self._gram(self.chooser, batch, pair, c))
         return sums
 
-    def _parts(self, columns: Array, prepared: Prepared) -> Array:
-        """What a chooser wants to see mapped to the policy."""
-        if isinstance(self.chooser, BothChooser):
-            assert prepared.watched is not None
-            return self.chooser.split(columns, prepared.watched)
-        assert isinstance(self.chooser, PolicyChooser)
-        return self.chooser.split(columns)
-
-    def _gram(self, batch: Batch, pair: int, parts: Array) -> Array:
-        """Products of A times each part, over some states of the pair's own episodes."""
+    def _gram(self, chooser: PolicyChooser, batch: Batch, pair: int, columns: Array) -> Array:
+        """Products of A times each column's part in each layer, over some states of the pair's own episodes."""
         from quell.scores import policy_change
 
         paths = batch.rollouts.trajectories
@@ -116,8 +105,8 @@ class AutoControlVariate:
             paths.obs[row][np.linspace(0, batch.rollouts.steps[row] - 1, STATES // 2).astype(int)]
             for row in (2 * pair, 2 * pair + 1)
         ]
-        change = policy_change(self.policy)
-        moved = np.asarray(change(batch.theta, np.concatenate(seen), parts.astype(np.float32)), np.float64)
+        parts = chooser.split(columns).astype(np.float32)
+        moved = np.asarray(policy_change(self.policy)(batch.theta, np.concatenate(seen), parts), np.float64)
         return np.asarray(moved @ moved.T)
 
     def _weights(self, batch: Batch, prepared: Prepared, rows: slice, sums: Sums) -> Array:
@@ -163,7 +152,7 @@ class AutoControlVariate:
             "auto/plain": float((used == 0).mean()),
         }
         ready = np.array([True] * len(self.discounts) + [fit.any() for fit in prepared.fits])
-        state = {**state, **self.chooser.update(state, sums, ready)}
+        state = self.chooser.update(state, sums.get("gram", cc), count, ready)
         for value in self.values:
             state = value.update(state, sums)
         return Estimate((combined / count).astype(np.float32), state, metrics)

@@ -26,7 +26,6 @@ BASES: dict[str, tuple[str, dict[str, Any]]] = {
     "cv-network": ("CV with a network as baseline", {**MOMENTS, "cv.baseline": "network"}),
     "auto": ("control variates chosen online, plain ES among them", {"cv.eta": "auto", "cv.metric": "parameters"}),
     "auto-policy": ("the same by the variance in the policy's metric", {"cv.eta": "auto", "cv.metric": "policy"}),
-    "auto-both": ("whichever of the two does better on both", {"cv.eta": "auto", "cv.metric": "both"}),
 }
 MODIFIERS: dict[str, dict[str, Any]] = {
     "ortho": {"directions": "orthogonal"},
