@@ -61,7 +61,9 @@ def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[
         (["train", "lqr", "--policy.kind", "deterministic"], "needs a stochastic policy"),
         (["train", "lqr", "--policy.kind", "categorical"], "needs a gaussian or deterministic policy"),
         (["train", "lqr", "--policy.hidden", "0"], "policy.hidden needs positive sizes"),
-        (["train", "lqr", "--cv.learn-gamma", "--cv.gamma", "1"], "must lie in [0.5, 1)"),
+        (["train", "lqr", "--cv.eta", "moments", "--cv.learn-gamma", "--cv.gamma", "1"], "must lie in [0.5, 1)"),
+        (["train", "lqr", "--cv.gamma", "0.9"], "cv.gamma has no effect with cv.eta auto"),
+        (["train", "lqr", "--preset", "paper", "--cv.metric", "policy"], "cv.metric has no effect with cv.eta sgd"),
         (["resume"], "which run?"),
         (["resume", "nowhere"], "is not a run folder"),
         (["eval", "nowhere"], "is not a run folder"),
@@ -141,7 +143,7 @@ def test_presets_and_methods_change_the_defaults() -> None:
     paper, tuned = make_config("halfcheetah", "cv", "paper"), make_config("halfcheetah", "cv")
     assert (paper.cv.eta, paper.cv.baseline, paper.shared_reset, paper.policy.init_std) == ("sgd", "none", False, 1.0)
     assert (paper.pairs, paper.sigma, paper.lr, paper.cv.gamma, paper.cv.learn_gamma) == (5, 0.02, 0.01, 0.99, True)
-    assert tuned.cv.eta == "moments"
+    assert (tuned.cv.eta, tuned.cv.metric) == ("auto", "policy")
     assert make_config("lqr", "ppo+m+s").normalise_obs
     assert make_config("lqr", "ppo+m+s").pg.updates == 10
     assert make_config("lqr", "det").policy.kind == "deterministic"

@@ -278,6 +278,23 @@ def changed(old: Config, new: Config) -> list[str]:
     return [name for name in after if _plain(before[name]) != _plain(after[name])]
 
 
+def refuse_unused(default: Config, config: Config) -> Config:
+    """`config`, unless it changes a default that the chosen kind of control variate never looks at."""
+    if config.method == "cv":
+        unused = _NOT_FOR_AUTO if config.cv.eta == "auto" else _FOR_AUTO
+        if wrong := [name for name in changed(default, config) if name in unused]:
+            fix = "--cv.eta moments (or sgd, fixed)" if config.cv.eta == "auto" else "--cv.eta auto"
+            raise UsageError(f"{wrong[0]} has no effect with cv.eta {config.cv.eta}; it needs {fix}")
+    return config
+
+
+_FOR_AUTO = {"cv.metric", "cv.discounts", "cv.values"}
+_NOT_FOR_AUTO = {
+    f"cv.{name}"
+    for name in ("eta_rate", "eta_shrinkage", "eta_per", "eta_value", "gamma", "learn_gamma", "gamma_rate", "baseline")
+}
+
+
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 
 from quell.compute import Compute
-from quell.config import Config
+from quell.config import Config, refuse_unused
 from quell.errors import UsageError
 from quell.methods import make_config
 from quell.tasks import Task, names
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
     default = make_config(task, method, preset, instance=given)  # type: ignore[arg-type]
     prog = f"quell train {'TASK' if task not in arguments and not given else task}"
     parsed = tyro.cli(Arguments, args=rest, default=Arguments(default), prog=prog, description=DESCRIPTION)
-    config = parsed.config.validate()
+    config = refuse_unused(default, parsed.config.validate())
 
     from quell.api import start
     from quell.commands.common import report, stopped

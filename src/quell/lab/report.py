@@ -41,7 +41,7 @@ class Report:
             "steps": m.steps,
             "rollout_seconds": m.rollout_seconds,
         }
-        rows, gains = [asdict(s) for s in self.summaries], [asdict(g) for g in self.gains]
+        rows, gains = [asdict(s) | {"step": s.step} for s in self.summaries], [asdict(g) for g in self.gains]
         return dict(_plain({**facts, "rows": rows, "gains": gains}))
 
 
@@ -64,14 +64,16 @@ def lines(report: Report) -> list[str]:
         f"{title}: return {m.mean_return:.4g} ± {m.return_std:.3g}, action std {std:.3g}, sigma {config.sigma:g}, "
         f"d = {len(m.point.theta):,}",
         f"{len(m.rows[0].gradients)} iterations of {config.pairs} pairs; 95% intervals; ratios relative to ES",
-        f"{'':<16}{'V[g]':>10}  {'ratio':<27}{'Fisher ratio':<25}{'cosine':>7}{'bias z':>8}{'max z':>7}{'cost':>8}",
+        f"{'':<16}{'V[g]':>10}  {'ratio':<27}{'Fisher ratio':<25}{'cosine':>7}{'bias z':>8}{'max z':>7}"
+        f"{'step':>7}{'cost':>8}",
     ]
     found += map(_line, report.summaries)
     for s in report.summaries:
         if s.eta:
             found.append(f"eta of {s.name:<12} " + "  ".join(f"{layer} {value:.2f}" for layer, value in s.eta.items()))
     found.append(
-        "cost: ratio x time of an iteration, relative to ES; max z: along the gradient or its part in one layer"
+        "max z: along the gradient or its part in one layer; step: how long a step it bears, relative to ES; "
+        "cost: ratio x time of an iteration"
     )
     if report.gains:
         found += ["", f"{'gain of one step':<24}{'return':<30}less that of ES"]
@@ -81,7 +83,7 @@ def lines(report: Report) -> list[str]:
 
 def _line(s: Summary) -> str:
     line = f"{s.name:<16}{s.variance.value:>10.3g}  {_interval(s.ratio):<27}{_interval(s.fisher_ratio):<25}"
-    line += f"{s.cosine.value:>7.3f}{s.bias.along:>8.1f}{s.bias.worst:>7.1f}{s.cost:>8.2g}"
+    line += f"{s.cosine.value:>7.3f}{s.bias.along:>8.1f}{s.bias.worst:>7.1f}{s.step:>7.2g}{s.cost:>8.2g}"
     return line + ("  biased?" if s.bias.p < 1e-4 or abs(s.bias.worst) > 4 else "")
 
 

@@ -74,6 +74,16 @@ class Summary:
     cost: float
     """ratio times the time of an iteration, relative to plain ES: below 1 it pays."""
 
+    @property
+    def step(self) -> float:
+        """How long a step it bears, relative to ES, under an optimiser that rescales coordinates: sqrt(T) / F.
+
+        A step of Adam at rate a climbs like a / sqrt(T) and shakes the policy like a^2 F / T, with T the ratio and F
+        the Fisher ratio. The best rate goes with sqrt(T) / F, and what it gains with 1 / F.
+        """
+        fisher = self.fisher_ratio.value
+        return self.ratio.value**0.5 / fisher if fisher > 0 else float("nan")
+
 
 def summarise(measurement: Measurement, fisher: dict[str, Array], rng: np.random.Generator) -> list[Summary]:
     """A summary of every row; `fisher` holds each row's gradients in the policy's metric (see quell.lab.fisher)."""

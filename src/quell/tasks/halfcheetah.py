@@ -24,7 +24,7 @@ class HalfCheetah(GymnasiumTask):
         "policy.activation": "tanh",
         "policy.init_std": 0.14,
         "normalise_obs": True,
-        "cv.gamma": 0.99,
+        "lr": 0.01,
     }
 
     def observe(self, xp: Any, state: State) -> Any:

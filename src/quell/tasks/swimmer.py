@@ -19,7 +19,7 @@ class Swimmer(GymnasiumTask):
     asset: ClassVar[str] = "swimmer.xml"
     frame_skip: ClassVar[int] = 4
     reset_noise: ClassVar[float] = 0.1
-    tuned: ClassVar[Mapping[str, Any]] = {"policy.activation": "tanh", "policy.init_std": 0.37}
+    tuned: ClassVar[Mapping[str, Any]] = {"policy.activation": "tanh", "policy.init_std": 0.37, "lr": 0.01}
 
     def observe(self, xp: Any, state: State) -> Any:
         return xp.concatenate([state["qpos"][:, 2:], state["qvel"]], axis=1)
