@@ -2,8 +2,8 @@
 
     python benchmarks/learning.py --tasks halfcheetah swimmer --methods es cv --presets paper tuned --seeds 3
 
-Every finished run leaves one small file in results/learning/ (config, versions, curve); a run whose file exists is not
-repeated, so the command can be stopped and started again. At the end the table and the figures are made from all files.
+Every finished run leaves one small file in the folder --out (config, versions, curve); a run whose file exists is not
+repeated, so the command can be stopped and started again. At the end the table and the figure are made from all files.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ from quell.config import to_dict
 from quell.plot import colour_of
 from quell.runs import versions
 
-FOLDER = Path(__file__).parent.parent / "results" / "learning"
+RESULTS = Path(__file__).parent.parent / "results"
 KEPT = ("iteration", "steps", "return/mean", "eval/return", "eval/mean_action", "variance/es", "variance/method")
 
 
 @dataclass
 class Arguments:
-    """Train every combination and summarise what is in results/learning/."""
+    """Train every combination and summarise what is in the folder."""
 
     tasks: tuple[str, ...] = ("halfcheetah", "swimmer")
     methods: tuple[str, ...] = ("es", "cv")
     presets: tuple[str, ...] = ("paper", "tuned")
     seeds: int = 3
     steps: int = 1_000_000
+    out: Path = RESULTS / "learning"
     jobs: int = 2
     """Runs at a time, one worker each."""
     label: str = ""
@@ -46,10 +47,10 @@ class Arguments:
     """Other settings, e.g. --label auto --settings cv.eta auto lr 0.03"""
 
 
-def one(task: str, method: str, preset: str, seed: int, steps: int, label: str, settings: dict[str, str]) -> Path:
+def one(task: str, method: str, preset: str, seed: int, given: Arguments) -> Path:
     """One run, as a small file."""
-    name = f"{method}-{label}" if label else method
-    path = FOLDER / f"{task}-{preset}-{name}-{steps}-{seed}.json"
+    name, steps = f"{method}-{given.label}" if given.label else method, given.steps
+    path = given.out / f"{task}-{preset}-{name}-{steps}-{seed}.json"
     if path.exists():
         return path
     with tempfile.TemporaryDirectory() as folder:
@@ -62,7 +63,7 @@ def one(task: str, method: str, preset: str, seed: int, steps: int, label: str, 
             workers=1,
             out=folder,
             progress=False,
-            **{name: _value(text) for name, text in settings.items()},
+            **{name: _value(text) for name, text in given.settings.items()},
         )
         final = {
             name: quell.evaluate(result, episodes=50, mean_action=mean_action, workers=1).returns
@@ -91,10 +92,10 @@ def _short(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.6g}")
 
 
-def summary() -> str:
+def summary(folder: Path) -> str:
     """The table, from every file."""
     groups: dict[tuple[str, str, str, int], list[dict[str, Any]]] = {}
-    for path in sorted(FOLDER.glob("*.json")):
+    for path in sorted(folder.glob("*.json")):
         facts = json.loads(path.read_text())
         config = facts["config"]
         name = facts.get("name", config["method"])
@@ -112,7 +113,7 @@ def summary() -> str:
             f"| {task} | {preset} | {method} | {steps:.0e} | {len(runs)} "
             f"| {_mean_std(sampled)} | {_mean_std(mean_action)} | {ratio} |"
         )
-    _figure(groups)
+    _figure(groups, folder)
     return "\n".join(lines) + "\n"
 
 
@@ -125,7 +126,7 @@ def _mean_std(values: list[Any]) -> str:
     return f"{np.mean(values):.1f} ± {np.std(values, ddof=1) if len(values) > 1 else 0:.1f}"
 
 
-def _figure(groups: dict[tuple[str, str, str, int], list[dict[str, Any]]]) -> None:
+def _figure(groups: dict[tuple[str, str, str, int], list[dict[str, Any]]], folder: Path) -> None:
     """One panel per task and preset: return while training, mean and standard deviation over seeds."""
     from matplotlib.figure import Figure
 
@@ -145,22 +146,17 @@ def _figure(groups: dict[tuple[str, str, str, int], list[dict[str, Any]]]) -> No
         axes.legend(frameon=False)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25)
-    figure.savefig(FOLDER / "curves.png", dpi=110)
+    figure.savefig(folder / "curves.png", dpi=110)
 
 
 def main(arguments: Arguments) -> None:
-    FOLDER.mkdir(parents=True, exist_ok=True)
+    arguments.out.mkdir(parents=True, exist_ok=True)
     combinations = list(
         itertools.product(range(arguments.seeds), arguments.tasks, arguments.presets, arguments.methods)
     )
     with ProcessPoolExecutor(arguments.jobs) as pool:
         futures = {
-            pool.submit(one, task, method, preset, seed, arguments.steps, arguments.label, arguments.settings): (
-                task,
-                preset,
-                method,
-                seed,
-            )
+            pool.submit(one, task, method, preset, seed, arguments): (task, preset, method, seed)
             for seed, task, preset, method in combinations
         }
         failed = 0
@@ -172,8 +168,8 @@ def main(arguments: Arguments) -> None:
             except quell.QuellError as error:
                 failed += 1
                 print(f"{done}/{len(futures)} {label} FAILED: {error}", flush=True)
-    table = summary()
-    (FOLDER / "table.md").write_text(table)
+    table = summary(arguments.out)
+    (arguments.out / "table.md").write_text(table)
     print(table)
     sys.exit(failed > 0)
 
