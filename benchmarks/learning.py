@@ -50,7 +50,7 @@ class Arguments:
 def one(task: str, method: str, preset: str, seed: int, given: Arguments) -> Path:
     """One run, as a small file."""
     name, steps = f"{method}-{given.label}" if given.label else method, given.steps
-    path = given.out / f"{task}-{preset}-{name}-{steps}-{seed}.json"
+    path = given.out / f"{task.replace(':', '-')}-{preset}-{name}-{steps}-{seed}.json"
     if path.exists():
         return path
     with tempfile.TemporaryDirectory() as folder:
@@ -127,23 +127,31 @@ def _mean_std(values: list[Any]) -> str:
 
 
 def _figure(groups: dict[tuple[str, str, str, int], list[dict[str, Any]]], folder: Path) -> None:
-    """One panel per task and preset: return while training, mean and standard deviation over seeds."""
+    """One panel per task, preset and budget: return while training, mean and standard deviation over seeds."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import EngFormatter, MaxNLocator
 
-    panels = sorted({key[:2] for key in groups})
-    figure = Figure(figsize=(4.4 * len(panels), 3.2), layout="constrained")
-    for axes, panel in zip(np.ravel(figure.subplots(1, len(panels), squeeze=False)), panels, strict=True):
-        chosen = [(key[2], runs) for key, runs in groups.items() if key[:2] == panel]
+    panels = sorted({(key[0], key[1], key[3]) for key in groups})
+    columns = min(3, len(panels))
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(4.4 * columns, 3.2 * rows), layout="constrained")
+    for axes, panel in itertools.zip_longest(np.ravel(figure.subplots(rows, columns, squeeze=False)), panels):
+        if panel is None:
+            axes.set_axis_off()
+            continue
+        chosen = [(key[2], runs) for key, runs in groups.items() if (key[0], key[1], key[3]) == panel]
         for number, (method, runs) in enumerate(chosen):
             colour = colour_of(method, number)
-            length = min(len(run["history"]["steps"]) for run in runs)
-            steps = np.mean([run["history"]["steps"][:length] for run in runs], axis=0)
-            returns = np.array([run["history"]["return/mean"][:length] for run in runs])
+            curves = [[np.array(run["history"][name], float) for name in ("steps", "return/mean")] for run in runs]
+            steps = np.linspace(max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves), 150)
+            returns = np.array([np.interp(steps, x, y) for x, y in curves])
             mean, std = returns.mean(axis=0), returns.std(axis=0)
             axes.plot(steps, mean, color=colour, label=method)
             axes.fill_between(steps, mean - std, mean + std, color=colour, alpha=0.2, linewidth=0)
         axes.set(title=f"{panel[0]}, preset {panel[1]}", xlabel="environment steps", ylabel="return while training")
-        axes.legend(frameon=False)
+        axes.xaxis.set_major_locator(MaxNLocator(4))
+        axes.xaxis.set_major_formatter(EngFormatter())
+        axes.legend(frameon=False, fontsize=7)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25)
     figure.savefig(folder / "curves.png", dpi=110)

@@ -32,8 +32,8 @@ class Method:
 
 
 LONG_STEPS = {"lr": 0.03}
-"""Most of the noise of ES lies where the policy does not feel it, so it bears longer steps than the paper's 0.01; so does
-a control variate that adds none where the policy does feel it (docs/variance.md)."""
+"""Most of the noise of ES lies where the policy does not feel it, so it bears longer steps than the paper's 0.01.
+So does a control variate that adds none where the policy does feel it (docs/variance.md)."""
 
 
 def _methods() -> dict[str, Method]:
