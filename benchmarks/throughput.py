@@ -9,6 +9,7 @@ Compares, round by round and so under the same load of the machine:
     es           a whole ES iteration: perturb, roll out, estimate, update
     cv           the same with the control variate (gamma fixed)
     cv+gamma     the same with the control variate as in the paper (gamma learned from 10 trials per batch)
+    auto         the same with several control variates, chosen in the policy's metric (the tuned default)
 
 and prints medians and ratios. All of them take 10 episodes of 1000 real steps.
 """
@@ -139,8 +140,16 @@ def main(arguments: Arguments) -> None:
     es, es_trainer = training("es", workers)
     cv, cv_trainer = training("cv", workers, **{"cv.learn_gamma": False})
     cv_gamma, cv_gamma_trainer = training("cv", workers)
+    auto, auto_trainer = training("cv", workers, **{"cv.eta": "auto", "cv.metric": "policy"})
     limit, stop_limit = open_loop(workers, recorded_actions(cv_trainer))
-    contestants = {"open loop": limit, "EnvPool": envpool_loop(workers), "es": es, "cv": cv, "cv+gamma": cv_gamma}
+    contestants = {
+        "open loop": limit,
+        "EnvPool": envpool_loop(workers),
+        "es": es,
+        "cv": cv,
+        "cv+gamma": cv_gamma,
+        "auto": auto,
+    }
     times: dict[str, list[float]] = {name: [] for name in contestants}
     for round_number in range(arguments.rounds + 2):
         for name, run in contestants.items():
@@ -149,7 +158,7 @@ def main(arguments: Arguments) -> None:
             if round_number >= 2:  # the first two warm up: compilation, caches
                 times[name].append(time.perf_counter() - started)
     stop_limit()
-    for trainer in (es_trainer, cv_trainer, cv_gamma_trainer):
+    for trainer in (es_trainer, cv_trainer, cv_gamma_trainer, auto_trainer):
         trainer.close()
 
     middle = {name: median(values) for name, values in times.items()}
@@ -161,6 +170,7 @@ def main(arguments: Arguments) -> None:
         "es / EnvPool": middle["EnvPool"] / middle["es"],
         "cv time / es time": middle["cv"] / middle["es"],
         "cv+gamma time / es time": middle["cv+gamma"] / middle["es"],
+        "auto time / es time": middle["auto"] / middle["es"],
     }
     for name, value in ratios.items():
         print(f"  {name:<26}{value:.2f}")
