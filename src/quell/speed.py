@@ -4,14 +4,18 @@ All run closed loop, with the same 2 x 32 policy and action noise. Ours and EnvP
 episode of each of ten members, as an iteration of ES needs it. EnvPool steps all its environments together, so those
 whose episode is over run on until the last one's is; only steps of the ten episodes count. "Endless" is EnvPool's
 speed when every episode's end starts another, which ES has no use for: a bound on what it could do. The original is
-one environment in one process, which is how it is usually run.
+one environment in one process, which is how it is usually run. All take turns, and medians count: machines are noisy.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
+from importlib.util import find_spec
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -24,6 +28,9 @@ from quell.rollout import CpuEngine
 from quell.tasks.base import Task
 from quell.types import Episodes
 
+Once = Callable[[], int]
+"""Do some work; returns the real environment steps it took."""
+ROUNDS = 5
 MEMBERS = 10
 SIGMA = np.float32(0.02)
 GYM = {
@@ -59,25 +66,43 @@ def envpool_id(name: str) -> str | None:
     return "BipedalWalker-v3" if name == "bipedalwalker" else None
 
 
-def ours(task: Task, workers: int, seconds: float) -> float:
-    """Steps per second of the CPU engine."""
+def measure(task: Task, workers: int, seconds: float) -> dict[str, float | None]:
+    """Steps per second of everyone, about `seconds` each; None where somebody does not have the task."""
+    with ExitStack() as stack:
+        contestants: dict[str, Once | None] = {
+            "ours": ours(task, workers, stack),
+            "envpool": envpool(task, workers),
+            "endless": envpool(task, workers, endless=True),
+            "original": original(task),
+        }
+        rates: dict[str, list[float]] = {name: [] for name in contestants}
+        for turn in range(ROUNDS + 1):  # the first warms up
+            for name, once in contestants.items():
+                if once is not None:
+                    found = _rate(once, seconds / ROUNDS if turn else 0.0)
+                    rates[name] += [found] if turn else []
+    return {name: median(values) if values else None for name, values in rates.items()}
+
+
+def ours(task: Task, workers: int, stack: ExitStack) -> Once:
+    """A batch on the CPU engine."""
     policy = _policy(task)
     theta = policy.init(generator(0, Purpose.INIT))
     directions = Directions("gaussian", 0, MEMBERS // 2, policy.dim)
-    with CpuEngine(task, policy, directions, workers=workers, members=MEMBERS) as engine:
-        iterations = iter(range(10**9))
+    engine = stack.enter_context(CpuEngine(task, policy, directions, workers=workers, members=MEMBERS))
+    iterations = itertools.count()
 
-        def once() -> int:
-            episodes = Episodes.of_pairs(next(iterations), MEMBERS // 2, float(SIGMA), record=False, shared_reset=True)
-            return int(engine.rollout(theta, episodes).steps.sum())
+    def once() -> int:
+        episodes = Episodes.of_pairs(next(iterations), MEMBERS // 2, float(SIGMA), record=False, shared_reset=True)
+        return int(engine.rollout(theta, episodes).steps.sum())
 
-        return _rate(once, seconds)
+    return once
 
 
-def envpool(task: Task, workers: int, seconds: float, *, endless: bool = False) -> float | None:
-    """Steps per second of EnvPool on the same task, or None if it does not have it."""
+def envpool(task: Task, workers: int, *, endless: bool = False) -> Once | None:
+    """The same batch on EnvPool, or a stretch without end; None if it does not have the task or is not installed."""
     name = envpool_id(task.name)
-    if name is None:
+    if name is None or not find_spec("envpool"):
         return None
     import envpool as library
 
@@ -114,7 +139,7 @@ def envpool(task: Task, workers: int, seconds: float, *, endless: bool = False) 
             current, resetting = step(current)
         return steps
 
-    return _rate(stretch if endless else batch, seconds)
+    return stretch if endless else batch
 
 
 def _flat(obs: Any) -> NDArray[np.float32]:
@@ -123,8 +148,8 @@ def _flat(obs: Any) -> NDArray[np.float32]:
     return np.concatenate([np.reshape(part, (MEMBERS, -1)) for part in parts], axis=1, dtype=np.float32)
 
 
-def original(task: Task, seconds: float) -> float | None:
-    """Steps per second of one Gymnasium or dm_control environment, or None if it is not built from one."""
+def original(task: Task) -> Once | None:
+    """Fifty steps of one Gymnasium or dm_control environment; None if the task does not come from there."""
     step = _gymnasium(task.name) if task.name in GYM else _dm_control(task.name) if task.name in SUITE else None
     if step is None:
         return None
@@ -134,7 +159,7 @@ def original(task: Task, seconds: float) -> float | None:
             step()
         return 50
 
-    return _rate(once, seconds)
+    return once
 
 
 def _gymnasium(name: str) -> Callable[[], None]:
@@ -184,10 +209,10 @@ def _policy(task: Task) -> Policy:
     return Policy(task.obs_size, task.action_size, "categorical" if task.discrete else "gaussian")
 
 
-def _rate(once: Callable[[], int], seconds: float) -> float:
-    """Steps per second over about `seconds`, after one call to warm up."""
-    once()
-    started, steps = time.perf_counter(), 0
-    while (elapsed := time.perf_counter() - started) < seconds:
+def _rate(once: Once, seconds: float) -> float:
+    """Steps per second over about `seconds`, one call at least."""
+    started, steps, elapsed = time.perf_counter(), 0, 0.0
+    while not steps or elapsed < seconds:
         steps += once()
+        elapsed = time.perf_counter() - started
     return steps / elapsed

@@ -58,12 +58,9 @@ def main(arguments: list[str]) -> int:
 def _measure(task: Task, workers: int, seconds: float) -> dict[str, float | None]:
     from quell import speed
 
-    def pool(*, endless: bool) -> float | None:
-        return speed.envpool(task, workers, seconds, endless=endless) if find_spec("envpool") else None
-
-    own, same, bound = speed.ours(task, workers, seconds), pool(endless=False), pool(endless=True)
-    ratio = own / same if same else None
-    return {"ours": own, "envpool": same, "ratio": ratio, "endless": bound, "original": speed.original(task, seconds)}
+    found = speed.measure(task, workers, seconds)
+    own, same = found.pop("ours"), found.pop("envpool")
+    return {"ours": own, "envpool": same, "ratio": own / same if own and same else None, **found}
 
 
 def _missing(task: Task) -> bool:
