@@ -17,8 +17,8 @@ from quell.plot import curves
 
 @dataclass
 class Arguments:
-    task: str = "swimmer"
-    steps: int = 400_000
+    task: str = "hopper"
+    steps: int = 200_000
     seeds: int = 3
     out: Path = Path("runs")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import shutil
 import signal
@@ -178,6 +179,7 @@ def test_no_improvement_is_claimed_where_es_did_not_learn() -> None:
 
 def test_compare() -> None:
     assert [compare(MeanStd(10, 1), MeanStd(*b)) for b in ((7, 1), (8, 1), (13, 1))] == [1, 0, -1]
+    assert compare(MeanStd(10, math.nan), MeanStd(0, 1)) == 0  # one seed
 
 
 def test_thin_curves_keep_the_mean() -> None:

@@ -38,7 +38,7 @@ class Aggregate:
     wins: int
     ties: int
     losses: int
-    """Tasks on which mean ± std lies above, overlaps, or lies below that of ES."""
+    """Tasks on which mean ± std lies above, overlaps, or lies below that of ES; a single seed ties."""
 
 
 def grid(summaries: Iterable[Summary], tasks: Sequence[str] = (), methods: Sequence[str] = ()) -> Grid:
@@ -97,8 +97,9 @@ def aggregate(found: Grid, method: str) -> Aggregate | None:
 
 
 def compare(a: MeanStd, b: MeanStd) -> int:
-    """1 when a lies above b, -1 below, 0 when mean ± std overlap."""
-    return 0 if a.overlaps(b) else int(np.sign(a.mean - b.mean))
+    """1 when a lies above b, -1 below, 0 when mean ± std overlap or one seed leaves no std to tell."""
+    unknown = math.isnan(a.std) or math.isnan(b.std)
+    return 0 if unknown or a.overlaps(b) else int(np.sign(a.mean - b.mean))
 
 
 def _areas(runs: Iterable[Summary]) -> list[float]:

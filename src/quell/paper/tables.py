@@ -90,7 +90,8 @@ NOTES = (
 )
 AGGREGATE_NOTES = (
     "Scores on one scale: (r - r_random) / s per task, s the largest |mean - r_random| of any method there.",
-    "IQM and P(above ES) with 95% stratified bootstrap intervals over seeds; wins, ties and losses by mean ± std.",
+    "IQM and P(above ES) with 95% stratified bootstrap intervals over seeds; wins, ties and losses by mean ± std. "
+    "Where there is one seed, intervals do not know its luck, and the task counts as a tie.",
 )
 AGGREGATE_HEAD = ("method", "tasks", "IQM", "area under curve", "P(above ES)", "wins / ties / losses against ES")
 
