@@ -1,10 +1,11 @@
 """How fast a task runs here, beside EnvPool and beside the library it comes from.
 
 All run closed loop, with the same 2 x 32 policy and action noise. Ours and EnvPool do the same work on all cores: one
-episode of each of ten members, as an iteration of ES needs it. EnvPool steps all its environments together, so those
-whose episode is over run on until the last one's is; only steps of the ten episodes count. "Endless" is EnvPool's
-speed when every episode's end starts another, which ES has no use for: a bound on what it could do. The original is
-one environment in one process, which is how it is usually run. All take turns, and medians count: machines are noisy.
+episode of each of ten members, as an iteration of ES needs it. EnvPool runs in its usual, synchronous mode, which steps
+all environments together, so those whose episode is over run on until the last one's is; only steps of the ten episodes
+count. "Endless" is its speed when every episode's end starts another, which ES has no use for: a bound on what it could
+do. (Its asynchronous mode can leave out finished environments; that is not measured.) The original is one environment
+in one process, which is how it is usually run. All take turns, and medians count: machines are noisy.
 """
 
 from __future__ import annotations

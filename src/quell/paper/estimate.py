@@ -62,9 +62,7 @@ def known_speeds(out: Path) -> dict[tuple[str, str], float]:
     found: dict[tuple[str, str], list[float]] = {}
     for path in sorted(out.glob("*/timings.jsonl")):
         for row in read_timings(path):
-            spent = row.get(
-                "core_seconds", row["seconds"]
-            )  # the processor's time, where known: others may have shared it
+            spent = row.get("core_seconds", row["seconds"])  # others may have shared the processor
             if spent > 0:
                 found.setdefault((row["task"], row["method"]), []).append(row["steps"] / spent)
     return {key: median(values) for key, values in found.items()}
