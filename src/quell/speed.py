@@ -1,11 +1,13 @@
-"""How fast a task runs here, beside EnvPool and beside the library it comes from.
+"""How fast a task runs here, beside EnvPool, beside physics alone, and beside the library it comes from.
 
-All run closed loop, with the same 2 x 32 policy and action noise. Ours and EnvPool do the same work on all cores: one
-episode of each of ten members, as an iteration of ES needs it. EnvPool runs in its usual, synchronous mode, which steps
-all environments together, so those whose episode is over run on until the last one's is; only steps of the ten episodes
-count. "Endless" is its speed when every episode's end starts another, which ES has no use for: a bound on what it could
-do. (Its asynchronous mode can leave out finished environments; that is not measured.) The original is one environment
-in one process, which is how it is usually run. All take turns, and medians count: machines are noisy.
+All but the original do the same work on all cores: perturb the policy ten times and play one episode with each, closed
+loop, as an iteration of ES needs it. Only steps of those ten episodes count. EnvPool is measured in two modes. The
+synchronous one steps all environments together, so those whose episode is over run on until the last one's is. The
+asynchronous one leaves them out, at the price of receiving every environment by itself.
+
+Physics alone is MuJoCo's own threaded rollout in C, given ten initial states and random controls for as long as ours
+lasted on average: no policy, observation, reward or end, so a limit to what any engine can do. The original is one
+environment in one process, which is how it is usually run. All take turns, and medians count: machines are noisy.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from importlib.util import find_spec
@@ -26,11 +29,12 @@ from quell.keys import Purpose, generator
 from quell.perturb import Directions
 from quell.policy import Policy
 from quell.rollout import CpuEngine
-from quell.tasks.base import Task
+from quell.tasks.base import MujocoTask, Task
 from quell.types import Episodes
 
 Once = Callable[[], int]
 """Do some work; returns the real environment steps it took."""
+COLUMNS = ("ours", "envpool", "async", "ratio", "physics", "original")
 ROUNDS = 5
 MEMBERS = 10
 SIGMA = np.float32(0.02)
@@ -68,21 +72,37 @@ def envpool_id(name: str) -> str | None:
 
 
 def measure(task: Task, workers: int, seconds: float) -> dict[str, float | None]:
-    """Steps per second of everyone, about `seconds` each; None where somebody does not have the task."""
+    """Steps per second of everyone, about `seconds` each, and our ratio to the faster EnvPool mode.
+
+    None where somebody does not have the task. The keys are `COLUMNS`, in that order.
+    """
     with ExitStack() as stack:
+        batch = ours(task, workers, stack)
+        length = max(1, batch() // MEMBERS)
         contestants: dict[str, Once | None] = {
-            "ours": ours(task, workers, stack),
+            "ours": batch,
             "envpool": envpool(task, workers),
-            "endless": envpool(task, workers, endless=True),
+            "async": envpool(task, workers, asynchronous=True),
+            "physics": physics(task, workers, length, stack),
             "original": original(task),
         }
         rates: dict[str, list[float]] = {name: [] for name in contestants}
-        for turn in range(ROUNDS + 1):  # the first warms up
-            for name, once in contestants.items():
-                if once is not None:
-                    found = _rate(once, seconds / ROUNDS if turn else 0.0)
-                    rates[name] += [found] if turn else []
-    return {name: median(values) if values else None for name, values in rates.items()}
+        for turn in range(ROUNDS + 1):
+            for name, once in list(contestants.items()):
+                if once is None:
+                    continue
+                started = time.perf_counter()
+                found = _rate(once, seconds / ROUNDS if turn else 0.0)
+                slow = time.perf_counter() - started > seconds
+                if turn or slow:  # the first turn warms up
+                    rates[name].append(found)
+                if slow:  # one batch is measurement enough
+                    contestants[name] = None
+    middle = {name: median(values) for name, values in rates.items() if values}
+    rivals = [middle[mode] for mode in ("envpool", "async") if mode in middle]
+    if rivals:
+        middle["ratio"] = middle["ours"] / max(rivals)
+    return {column: middle.get(column) for column in COLUMNS}
 
 
 def ours(task: Task, workers: int, stack: ExitStack) -> Once:
@@ -100,53 +120,79 @@ def ours(task: Task, workers: int, stack: ExitStack) -> Once:
     return once
 
 
-def envpool(task: Task, workers: int, *, endless: bool = False) -> Once | None:
-    """The same batch on EnvPool, or a stretch without end; None if it does not have the task or is not installed."""
+def envpool(task: Task, workers: int, *, asynchronous: bool = False) -> Once | None:
+    """The same batch on EnvPool; None if it does not have the task or is not installed."""
     name = envpool_id(task.name)
     if name is None or not find_spec("envpool"):
         return None
-    import envpool as library
+    with warnings.catch_warnings(category=UserWarning, action="ignore"):  # about EnvPool's own spaces
+        import envpool as library
 
-    envs = library.make(name, env_type="gymnasium", num_envs=MEMBERS, num_threads=workers)
-    shape = envs.action_space.shape
-    first = _flat(envs.reset()[0])
-    policy = Policy(first.shape[1], int(np.prod(shape)))
+        batch_size = 1 if asynchronous else MEMBERS
+        envs = library.make(name, env_type="gymnasium", num_envs=MEMBERS, batch_size=batch_size, num_threads=workers)
+    spaces = getattr(envs.observation_space, "values", lambda: [envs.observation_space])()
+    policy = Policy(sum(int(np.prod(space.shape)) for space in spaces), int(np.prod(envs.action_space.shape)))
     rng = generator(0, Purpose.INIT)
     theta = policy.init(rng)
-    act = policy.actor(np.stack([theta + SIGMA * rng.standard_normal(policy.dim, np.float32) for _ in range(MEMBERS)]))
+    directions = Directions("gaussian", 0, MEMBERS // 2, policy.dim)
+    pairs = [(pair, sign) for pair in range(MEMBERS // 2) for sign in (1, -1)]
+    obs, over = np.zeros((MEMBERS, policy.obs_size), np.float32), np.zeros(MEMBERS, bool)
+    iterations = itertools.count()
 
-    def step(obs: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        actions = act(obs, policy.draw_noise(rng, MEMBERS)).reshape(MEMBERS, *shape)
-        found, _, terminated, truncated, _ = envs.step(actions.astype(envs.action_space.dtype))
-        return _flat(found), terminated | truncated
+    def receive(count: int) -> None:
+        for _ in range(count // batch_size):
+            found, _, terminated, truncated, info = envs.recv()
+            rows = info["env_id"]
+            obs[rows], over[rows] = _flat(found, batch_size), terminated | truncated
 
-    def batch() -> int:
-        """One episode of every member."""
-        obs, running, steps = _flat(envs.reset()[0]), np.ones(MEMBERS, bool), 0
+    def once() -> int:
+        iteration = next(iterations)
+        act = policy.actor(np.stack([theta + SIGMA * directions.member(iteration, *pair) for pair in pairs]))
+        envs.async_reset()
+        receive(MEMBERS)
+        running, steps = np.ones(MEMBERS, bool), 0
         while running.any():
             steps += int(running.sum())
-            obs, over = step(obs)
+            actions = act(obs, policy.draw_noise(rng, MEMBERS)).reshape(MEMBERS, *envs.action_space.shape)
+            stepped = np.flatnonzero(running) if asynchronous else np.arange(MEMBERS)
+            envs.send(actions[stepped].astype(envs.action_space.dtype), stepped.astype(np.int32))
+            receive(len(stepped))
             running &= ~over
         return steps
 
-    current, resetting = first, np.zeros(MEMBERS, bool)
-
-    def stretch() -> int:
-        """A hundred steps without regard to episodes; a call that only resets an environment is no step of it."""
-        nonlocal current, resetting
-        steps = 0
-        for _ in range(100):
-            steps += int((~resetting).sum())
-            current, resetting = step(current)
-        return steps
-
-    return stretch if endless else batch
+    return once
 
 
-def _flat(obs: Any) -> NDArray[np.float32]:
-    """Observations of all members as rows."""
+def physics(task: Task, workers: int, length: int, stack: ExitStack) -> Once | None:
+    """`length` steps from each of ten initial states in C; None if the task is not on one MuJoCo model."""
+    if not isinstance(task, MujocoTask) or task.own_model:
+        return None
+    import mujoco
+    from mujoco.rollout import Rollout
+
+    model, rng = task.model(), generator(0, Purpose.ENVIRONMENT)
+    data = [mujoco.MjData(model) for _ in range(workers)]
+    kind = mujoco.mjtState.mjSTATE_FULLPHYSICS
+    states = np.empty((MEMBERS, mujoco.mj_stateSize(model, kind)))
+    for state in states:
+        mujoco.mj_resetData(model, data[0])
+        task.reset(model, data[0], rng)
+        task.forward(model, data[0])
+        mujoco.mj_getState(model, data[0], state, kind)
+    pool = stack.enter_context(Rollout(nthread=workers))
+
+    def once() -> int:
+        controls = rng.standard_normal((MEMBERS, length, model.nu)).repeat(task.frame_skip, axis=1)
+        pool.rollout(model, data, states, controls)
+        return MEMBERS * length
+
+    return once
+
+
+def _flat(obs: Any, rows: int) -> NDArray[np.float32]:
+    """Observations as rows of numbers."""
     parts = obs.values() if isinstance(obs, dict) else [obs]
-    return np.concatenate([np.reshape(part, (MEMBERS, -1)) for part in parts], axis=1, dtype=np.float32)
+    return np.concatenate([np.reshape(part, (rows, -1)) for part in parts], axis=1, dtype=np.float32)
 
 
 def original(task: Task) -> Once | None:
