@@ -21,7 +21,7 @@ import numpy as np
 import tyro
 
 import quell
-from quell.config import to_dict
+from quell.config import parse_value, to_dict
 from quell.plot import colour_of
 from quell.runs import versions
 
@@ -63,7 +63,7 @@ def one(task: str, method: str, preset: str, seed: int, given: Arguments) -> Pat
             workers=1,
             out=folder,
             progress=False,
-            **{name: _value(text) for name, text in given.settings.items()},
+            **{name: parse_value(text) for name, text in given.settings.items()},
         )
         final = {
             name: quell.evaluate(result, episodes=50, mean_action=mean_action, workers=1).returns
@@ -79,13 +79,6 @@ def one(task: str, method: str, preset: str, seed: int, given: Arguments) -> Pat
     }
     path.write_text(json.dumps(facts))
     return path
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def _short(value: float | None) -> float | None:

@@ -18,7 +18,7 @@ FAST = ["--horizon", "20", "--pairs", "2", "--steps", "160", "--eval-episodes", 
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "quell.cli", *arguments], capture_output=True, text=True, timeout=60)
+    return subprocess.run([sys.executable, "-m", "quell", *arguments], capture_output=True, text=True, timeout=60)
 
 
 def test_help_is_fast_and_imports_little() -> None:

@@ -307,7 +307,7 @@ def test_killed_at_random_moments_the_files_are_the_same(tmp_path: Path) -> None
 
     def arguments(where: str) -> list[str]:
         tiny = [*TINY[2:], "--out", str(tmp_path / where), "--runs", str(tmp_path / f"{where}-runs")]
-        return [sys.executable, "-m", "quell.cli", "paper", "table-es", *tiny, *more]
+        return [sys.executable, "-m", "quell", "paper", "table-es", *tiny, *more]
 
     assert subprocess.run(arguments("whole"), capture_output=True).returncode == 0
     dice = random.Random(0)
@@ -324,7 +324,7 @@ def test_killed_at_random_moments_the_files_are_the_same(tmp_path: Path) -> None
 def test_the_whole_table_at_a_thousandth_of_the_budget(tmp_path: Path) -> None:
     small = ["--budget", "0.001", "--seeds", "2", "--episodes", "1"]
     where = ["--out", str(tmp_path / "out"), "--runs", str(tmp_path / "runs")]
-    words = [sys.executable, "-m", "quell.cli", "paper", "table-es", *small, *where]
+    words = [sys.executable, "-m", "quell", "paper", "table-es", *small, *where]
     done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert len(list((tmp_path / "out/paper-0.001/summaries").iterdir())) == 16 * 6 * 2

@@ -198,7 +198,7 @@ COMMAND = ["train", "walker2d", "--horizon", "60", "--pairs", "4", "--eval-every
 
 
 def command(*arguments: str, env: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
-    line = [sys.executable, "-m", "quell.cli", *arguments]
+    line = [sys.executable, "-m", "quell", *arguments]
     return subprocess.Popen(line, env={**os.environ, **(env or {})}, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
 
 

@@ -114,7 +114,7 @@ def test_twenty_kills_change_nothing(tmp_path: Path) -> None:
 
 
 def test_sigterm_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "quell.cli", "train", "lqr", "--steps", "100000000", "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "quell", "train", "lqr", "--steps", "100000000", "--out", str(tmp_path)]
     process = subprocess.Popen([*command, "--name", "x"], stderr=subprocess.PIPE, text=True)
     metrics = tmp_path / "lqr/cv/x/metrics.jsonl"
     while not metrics.exists() or not metrics.read_text():
@@ -126,6 +126,18 @@ def test_sigterm_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     assert f"quell resume {tmp_path / 'lqr/cv/x'}" in error
     saved = quell.load(tmp_path / "lqr/cv/x")
     assert saved.iteration == len(saved.history) > 0
+
+
+def test_a_run_whose_engine_never_starts_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise WorkerFailure("no processes left")
+
+    monkeypatch.setattr("quell.trainer.CpuEngine", refuse)
+    with pytest.raises(WorkerFailure, match="no processes left"):
+        quell.train("lqr", out=tmp_path, name="x", progress=False, **TINY)
+    assert not (tmp_path / "lqr/cv/x").exists()
+    monkeypatch.undo()
+    assert quell.train("lqr", out=tmp_path, name="x", progress=False, **TINY).finished
 
 
 def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path) -> None:

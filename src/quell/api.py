@@ -115,7 +115,10 @@ def start(
     compute.validate()
     make_policy(config, task or make_task(config))  # complain before a folder exists
     with Run.create(config, out, name) as run:
-        return _go(config, run, compute, progress, resume=False, task=task)
+        try:
+            return _go(config, run, compute, progress, resume=False, task=task)
+        finally:
+            run.remove_if_never_begun()
 
 
 def resume(

@@ -63,7 +63,3 @@ def main(arguments: list[str] | None = None) -> int:
 def _fail(message: str, code: int) -> int:
     print(f"quell: error: {message}", file=sys.stderr)
     return code
-
-
-if __name__ == "__main__":
-    sys.exit(main())

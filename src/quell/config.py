@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import os
 import re
@@ -242,6 +243,14 @@ def replace(config: Any, changes: Mapping[str, Any], prefix: str = "") -> Any:
         else:
             flat[name] = value
     return dataclasses.replace(config, **flat)
+
+
+def parse_value(text: str) -> Any:
+    """A setting's value as somebody typed it: JSON where it is JSON (`0.1`, `true`, `[64, 64]`), else the text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def to_dict(config: Config) -> dict[str, Any]:

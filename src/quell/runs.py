@@ -90,6 +90,11 @@ class Run:
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         self.close()
 
+    def remove_if_never_begun(self) -> None:
+        """Delete a new folder that has no checkpoint: its engine never started, so there is nothing to go on from."""
+        if not self.checkpoints.exists():
+            shutil.rmtree(self.path)
+
     def update_config(self, config: Config) -> None:
         """Record settings that a resumed run was allowed to change."""
         checkpoint.write_atomically(self.path / "config.json", json.dumps(to_dict(config), indent=1).encode())

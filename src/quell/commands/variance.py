@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from quell.config import Preset, default_workers
+from quell.config import Preset, default_workers, parse_value
 from quell.errors import UsageError, require
 
 DESCRIPTION = """Measure gradient estimators on TASK at a fixed policy: total variance V[g] of an estimate from N pairs,
@@ -70,7 +70,7 @@ def main(arguments: list[str]) -> int:
     rows = find_rows(parsed.methods.split(","))
     if steps:
         rows = find_rows([row.name for row in rows] + parsed.gain_methods.split(","))
-    settings = {name: _value(text) for name, text in parsed.settings.items()}
+    settings = {name: parse_value(text) for name, text in parsed.settings.items()}
     point = find_point(parsed.task, parsed.at, preset=parsed.preset, seed=parsed.seed, settings=settings)
     points = [(point, "")]
     if sweep and sweep[0] == "gamma":
@@ -159,13 +159,6 @@ def _sweep(words: tuple[str, ...]) -> tuple[str, list[float]] | None:
 
 def _number(name: str, value: float) -> float:
     return int(value) if name == "pairs" else value
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 class _Counter:
