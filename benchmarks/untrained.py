@@ -1,0 +1,74 @@
+"""What untrained policies earn, for several ways to start, beside the paper's methods that hardly learn.
+
+    python benchmarks/untrained.py
+
+The paper does not say how its policies start. Where a method does not learn, its published score is close to the
+return of the policy it started from, so comparing the two tells which start is the likely one.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import tyro
+
+from quell.config import default_workers
+from quell.keys import Purpose, generator
+from quell.methods import make_config, make_directions, make_policy, make_task
+from quell.paper.published import LABELS, score
+from quell.rollout import CpuEngine
+from quell.types import Episodes
+
+RESULTS = Path(__file__).parent.parent / "results"
+STARTS = {"std 1": (1.0, 1.0), "std 1, small mean": (0.01, 1.0), "std 0.37, small mean": (0.01, 0.37)}
+"""name -> (policy.output_scale, policy.init_std); the first is our paper preset's."""
+HARDLY_LEARN = ("qmc", "pg", "ppo", "trpo")
+
+
+@dataclass
+class Arguments:
+    """Measure and print one row per task."""
+
+    tasks: tuple[str, ...] = tuple(LABELS)
+    seeds: int = 5
+    episodes: int = 4
+    """Episodes of each seed's policy."""
+    out: Path = RESULTS / "initial-policy/untrained.json"
+
+
+def returns(task_name: str, output_scale: float, init_std: float, seeds: int, episodes: int) -> list[list[float]]:
+    """[seed][episode], actions sampled."""
+    found = []
+    for seed in range(seeds):
+        settings = {"seed": seed, "policy": {"output_scale": output_scale, "init_std": init_std}}
+        config = make_config(task_name, "es", "paper", settings)
+        task = make_task(config)
+        policy = make_policy(config, task)
+        theta = policy.init(generator(seed, Purpose.INIT))
+        parts = task, policy, make_directions(config, policy)
+        with CpuEngine(*parts, workers=default_workers(), members=episodes) as engine:
+            rollouts = engine.rollout(theta, Episodes.of_evaluation(0, episodes, mean_action=False))
+            found.append([round(float(value), 3) for value in rollouts.returns])
+    return found
+
+
+def main() -> None:
+    given = tyro.cli(Arguments)
+    print(f"| task | {' | '.join(STARTS)} | {' | '.join(f'paper: {name.upper()}' for name in HARDLY_LEARN)} |")
+    print("|---" * (1 + len(STARTS) + len(HARDLY_LEARN)) + "|")
+    raw = {}
+    for task in given.tasks:
+        raw[task] = {name: returns(task, *start, given.seeds, given.episodes) for name, start in STARTS.items()}
+        per_seed = [np.mean(found, axis=1) for found in raw[task].values()]
+        cells = [f"{mine.mean():.4g} ± {mine.std(ddof=1):.2g}" for mine in per_seed]
+        printed = [score(task, method) or "" for method in HARDLY_LEARN]
+        print(f"| {LABELS[task]} | {' | '.join([*cells, *printed])} |", flush=True)
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    given.out.write_text(json.dumps(raw, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
