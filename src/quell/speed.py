@@ -142,8 +142,12 @@ def envpool(task: Task, workers: int, *, asynchronous: bool = False) -> Once | N
     def receive(count: int) -> None:
         for _ in range(count // batch_size):
             found, _, terminated, truncated, info = envs.recv()
-            rows = info["env_id"]
-            obs[rows], over[rows] = _flat(found, batch_size), terminated | truncated
+            if asynchronous:  # one environment: plain indices, as this runs for every step of every member
+                row = int(info["env_id"][0])
+                obs[row] = _flat(found, 1)[0] if isinstance(found, dict) else found[0]
+                over[row] = terminated[0] or truncated[0]
+            else:
+                obs[:], over[:] = _flat(found, MEMBERS), terminated | truncated
 
     def once() -> int:
         iteration = next(iterations)
