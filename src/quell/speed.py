@@ -174,6 +174,8 @@ def physics(task: Task, workers: int, length: int, stack: ExitStack) -> Once | N
     import mujoco
     from mujoco.rollout import Rollout
 
+    from quell.tasks.mujoco import without_clock
+
     model, rng = task.model(), generator(0, Purpose.ENVIRONMENT)
     data = [mujoco.MjData(model) for _ in range(workers)]
     kind = mujoco.mjtState.mjSTATE_FULLPHYSICS
@@ -187,7 +189,8 @@ def physics(task: Task, workers: int, length: int, stack: ExitStack) -> Once | N
 
     def once() -> int:
         controls = rng.standard_normal((MEMBERS, length, model.nu)).repeat(task.frame_skip, axis=1)
-        pool.rollout(model, data, states, controls)
+        with without_clock():
+            pool.rollout(model, data, states, controls)
         return MEMBERS * length
 
     return once

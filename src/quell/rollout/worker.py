@@ -17,6 +17,7 @@ import numpy as np
 
 from quell.rollout.memory import SharedArrays
 from quell.rollout.simulate import LocalSimulator, Results, Setting
+from quell.tasks.mujoco import without_clock
 from quell.types import Episodes
 
 
@@ -46,4 +47,5 @@ def main(pipe: int, memory: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    with without_clock():
+        main(int(sys.argv[1]), int(sys.argv[2]))
