@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import mujoco
 import numpy as np
 import pytest
 from originals import CASES, Case, every_case
@@ -14,6 +15,7 @@ from quell import tasks
 from quell.errors import MissingExtra, UsageError
 from quell.tasks import MujocoTask
 from quell.tasks.dm_quadruped_escape import terrain
+from quell.tasks.mujoco import without_clock
 
 STEPS = 25
 
@@ -48,6 +50,27 @@ def test_an_episode_leaves_no_trace_in_the_next(case: Case) -> None:
     fresh = _play(task, task.simulator(1), [6], actions)
     for name, values in again.items():
         np.testing.assert_array_equal(values, fresh[name], err_msg=name)
+
+
+def test_physics_is_the_same_without_its_clock() -> None:
+    """MuJoCo's profiling clock is gone while asked, back afterwards, and no part of the physics."""
+
+    def walk() -> tuple[np.ndarray, float]:
+        task = tasks.get("halfcheetah")
+        assert isinstance(task, MujocoTask)
+        model = task.model()
+        data = mujoco.MjData(model)
+        for action in np.random.default_rng(0).standard_normal((STEPS, model.nu)):
+            data.ctrl[:] = action
+            task.advance(model, data)
+        return np.concatenate([data.qpos, data.qvel]), float(data.timer[mujoco.mjtTimer.mjTIMER_STEP].duration)
+
+    timed, seconds = walk()
+    with without_clock():
+        untimed, none = walk()
+    assert seconds > 0 == none  # seconds without the clock would mean that nothing was gained
+    np.testing.assert_array_equal(timed, untimed)
+    assert walk()[1] > 0
 
 
 @every_case
