@@ -76,7 +76,7 @@ def test_rewards_match_where_random_play_never_goes(case: Case) -> None:
             mujoco.mj_forward(model, data)
         state = {field: getattr(ours, field)[None].copy() for field in task.fields}
         expected = original.reward_now(action)
-        reward = task.reward(np, state, action[None], state)[0]
+        reward = task.reward(np, state, action[None], state, np.zeros(1, bool))[0]
         assert reward == pytest.approx(expected, rel=0, abs=REWARD_TOLERANCE)
         rewards.append(expected)
     assert min(rewards) < 0.1

@@ -82,14 +82,14 @@ def test_functions_agree_under_jax(case: Case) -> None:
     actions = _actions(task, members=3)
     with jax.enable_x64(True):
         observe = jax.jit(lambda state: task.observe(jnp, state))
-        reward = jax.jit(lambda before, action, after: task.reward(jnp, before, action, after))
+        reward = jax.jit(lambda before, action, after, ended: task.reward(jnp, before, action, after, ended))
         terminated = jax.jit(lambda state: task.terminated(jnp, state))
         before = _state(task, simulator)
         for action in actions:
             observation, rewards, ended = (x.copy() for x in simulator.step(action, np.ones(3, bool)))
             after = _state(task, simulator)
             np.testing.assert_allclose(observe(after), observation, rtol=1e-13, atol=1e-13)
-            np.testing.assert_allclose(reward(before, action, after), rewards, rtol=1e-12, atol=1e-12)
+            np.testing.assert_allclose(reward(before, action, after, ended), rewards, rtol=1e-12, atol=1e-12)
             if task.can_terminate:
                 np.testing.assert_array_equal(terminated(after), ended)
             before = after

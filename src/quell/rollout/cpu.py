@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from typing import Any
 
 from numpy.typing import NDArray
@@ -71,17 +71,12 @@ class CpuEngine:
         arrays["theta"][:] = theta
         if normaliser is not None:
             arrays["obs_mean"][:], arrays["obs_scale"][:] = normaliser.normaliser()
-        busy = {}
-        for k, (process, connection) in enumerate(self._workers):
-            indices = rows[k :: len(self._workers)]
-            if indices:
-                connection.send((episodes, indices, normaliser is not None))
-                busy[connection] = process, indices
-        while busy:
-            for ready in wait(list(busy)):
-                assert isinstance(ready, Connection)
-                process, indices = busy.pop(ready)
-                _receive(process, ready, partial(describe_members, self._setting, episodes, indices))
+        shares = [rows[k :: len(self._workers)] for k in range(len(self._workers))]
+        busy = [(*worker, indices) for worker, indices in zip(self._workers, shares, strict=True) if indices]
+        for _, connection, indices in busy:
+            connection.send((episodes, indices, normaliser is not None))
+        for process, connection, indices in busy:
+            _receive(process, connection, partial(describe_members, self._setting, episodes, indices))
         return self.results(episodes)
 
     def results(self, episodes: Episodes) -> Rollouts:

@@ -50,4 +50,4 @@ class GymnasiumTask(MujocoTask):
 
     def bonus(self, xp: Any, fallen: Any) -> Any:
         """1 while upright; v4 pays it on the step that falls as well."""
-        return xp.ones_like(fallen, dtype=float) if self.version == "v4" else xp.where(fallen, 0.0, 1.0)
+        return xp.ones_like(fallen, dtype=float) if self.version == "v4" else 1.0 - fallen

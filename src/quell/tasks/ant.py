@@ -46,9 +46,9 @@ class Ant(GymnasiumTask):
             parts.append(_contact_forces(xp, state)[:, 6:])  # the world body is left out
         return xp.concatenate(parts, axis=1)
 
-    def reward(self, xp: Any, before: State, action: Any, after: State) -> Any:
+    def reward(self, xp: Any, before: State, action: Any, after: State, ended: Any) -> Any:
         speed = (after["xpos"][:, TORSO, 0] - before["xpos"][:, TORSO, 0]) / 0.05
-        gain = speed + self.bonus(xp, self.terminated(xp, after))
+        gain = speed + self.bonus(xp, ended)
         cost = 0.5 * xp.square(action).sum(axis=1)
         if self.version == "v5":
             cost = cost + 5e-4 * xp.square(_contact_forces(xp, after)).sum(axis=1)

@@ -102,11 +102,12 @@ class MujocoTask(Task):
     def observe(self, xp: Any, state: State) -> Any:
         raise NotImplementedError
 
-    def reward(self, xp: Any, before: State, action: Any, after: State) -> Any:
+    def reward(self, xp: Any, before: State, action: Any, after: State, ended: Any) -> Any:
+        """The reward of a step, [m]; `ended` is what `terminated` says of `after` (False if it never ends)."""
         raise NotImplementedError
 
     def terminated(self, xp: Any, state: State) -> Any:
-        """Only called when `can_terminate`."""
+        """Whether a step into `state` ends the episode, [m]; only called when `can_terminate`."""
         raise NotImplementedError
 
     def simulator(self, members: int) -> Simulator:

@@ -25,7 +25,7 @@ class Cartpole(ControlSuiteTask):
         directions = xp.stack([xp.cos(angles), xp.sin(angles)], axis=2).reshape(angles.shape[0], -1)
         return xp.concatenate([state["qpos"][:, :1], directions, state["qvel"]], axis=1)
 
-    def reward(self, xp: Any, before: State, action: Any, after: State) -> Any:
+    def reward(self, xp: Any, before: State, action: Any, after: State, ended: Any) -> Any:
         upright = (xp.cos(_pole_angles(xp, after)).mean(axis=1) + 1) / 2
         centred = (1 + bell(xp, after["qpos"][:, 0], margin=2)) / 2
         small_control = (4 + dome(xp, action[:, 0])) / 5

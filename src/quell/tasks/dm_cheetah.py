@@ -39,7 +39,7 @@ class CheetahRun(ControlSuiteTask):
     def observe(self, xp: Any, state: State) -> Any:
         return xp.concatenate([state["qpos"][:, 1:], state["qvel"]], axis=1)
 
-    def reward(self, xp: Any, before: State, action: Any, after: State) -> Any:
+    def reward(self, xp: Any, before: State, action: Any, after: State, ended: Any) -> Any:
         forward_speed = after["sensordata"][:, 0]  # of the whole body's centre of mass
         return rise(xp, forward_speed, target=10, margin=10)
 

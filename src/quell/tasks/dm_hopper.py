@@ -45,7 +45,7 @@ class HopperStand(DmHopper):
     name: ClassVar[str] = "dm-hopper-stand"
     summary: ClassVar[str] = "planar one-legged hopper, get up and stand (Control Suite)"
 
-    def reward(self, xp: Any, before: State, action: Any, after: State) -> Any:
+    def reward(self, xp: Any, before: State, action: Any, after: State, ended: Any) -> Any:
         small_control = (dome(xp, action).mean(axis=1) + 4) / 5
         return self.standing(xp, after) * small_control
 
@@ -55,7 +55,7 @@ class HopperHop(DmHopper):
     name: ClassVar[str] = "dm-hopper-hop"
     summary: ClassVar[str] = "planar one-legged hopper, get up and hop at 2 m/s (Control Suite)"
 
-    def reward(self, xp: Any, before: State, action: Any, after: State) -> Any:
+    def reward(self, xp: Any, before: State, action: Any, after: State, ended: Any) -> Any:
         forward_speed = after["sensordata"][:, 0]
         return self.standing(xp, after) * rise(xp, forward_speed, target=2, margin=1, at_margin=0.5)
 

@@ -29,7 +29,7 @@ class PendulumSwingup(ControlSuiteTask):
         angle = state["qpos"]
         return xp.concatenate([xp.cos(angle), xp.sin(angle), state["qvel"]], axis=1)
 
-    def reward(self, xp: Any, before: State, action: Any, after: State) -> Any:
+    def reward(self, xp: Any, before: State, action: Any, after: State, ended: Any) -> Any:
         return xp.where(xp.cos(after["qpos"][:, 0]) >= UPRIGHT_COSINE, 1.0, 0.0)
 
 

@@ -103,7 +103,7 @@ class QuadrupedWalk(Quadruped):
     left_out: ClassVar[set[str]] = OTHER_TASKS | {"terrain", "rangefinder"}
     sensors: ClassVar[int] = 36
 
-    def reward(self, xp: Any, before: State, action: Any, after: State) -> Any:
+    def reward(self, xp: Any, before: State, action: Any, after: State, ended: Any) -> Any:
         speed = after["sensordata"][:, VELOCITY][:, 0]
         upright = rise(xp, self.upright(after), target=1, margin=2)
         return upright * rise(xp, speed, target=0.5, margin=0.5, at_margin=0.5)

@@ -77,7 +77,7 @@ class QuadrupedEscape(Quadruped):
         seen = xp.where(ranges == -1, 1.0, xp.tanh(ranges))  # -1: nothing in sight
         return xp.concatenate([super().observe(xp, state), sensed[:, ORIGIN], seen], axis=1)
 
-    def reward(self, xp: Any, before: State, action: Any, after: State) -> Any:
+    def reward(self, xp: Any, before: State, action: Any, after: State, ended: Any) -> Any:
         distance = xp.sqrt(xp.square(after["sensordata"][:, WORKSPACE]).sum(axis=1))
         upright = rise(xp, self.upright(after), target=UPRIGHT_COSINE, margin=1 + UPRIGHT_COSINE)
         return upright * rise(xp, distance, target=RADIUS, margin=RADIUS)

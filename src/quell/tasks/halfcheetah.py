@@ -30,7 +30,7 @@ class HalfCheetah(GymnasiumTask):
     def observe(self, xp: Any, state: State) -> Any:
         return xp.concatenate([state["qpos"][:, 1:], state["qvel"]], axis=1)
 
-    def reward(self, xp: Any, before: State, action: Any, after: State) -> Any:
+    def reward(self, xp: Any, before: State, action: Any, after: State, ended: Any) -> Any:
         speed = (after["qpos"][:, 0] - before["qpos"][:, 0]) / 0.05
         return speed - 0.1 * xp.square(action).sum(axis=1)
 

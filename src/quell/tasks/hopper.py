@@ -23,9 +23,9 @@ class Hopper(GymnasiumTask):
     def observe(self, xp: Any, state: State) -> Any:
         return xp.concatenate([state["qpos"][:, 1:], within(xp, state["qvel"], -10, 10)], axis=1)
 
-    def reward(self, xp: Any, before: State, action: Any, after: State) -> Any:
+    def reward(self, xp: Any, before: State, action: Any, after: State, ended: Any) -> Any:
         speed = (after["qpos"][:, 0] - before["qpos"][:, 0]) / 0.008
-        upright = self.bonus(xp, self.terminated(xp, after))
+        upright = self.bonus(xp, ended)
         return speed + upright - 1e-3 * xp.square(action).sum(axis=1)
 
     def terminated(self, xp: Any, state: State) -> Any:

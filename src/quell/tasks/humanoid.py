@@ -53,10 +53,10 @@ class Humanoid(GymnasiumTask):
             axis=1,
         )
 
-    def reward(self, xp: Any, before: State, action: Any, after: State) -> Any:
+    def reward(self, xp: Any, before: State, action: Any, after: State, ended: Any) -> Any:
         # The world's subtree is the whole robot: its centre of mass.
         speed = (after["subtree_com"][:, 0, 0] - before["subtree_com"][:, 0, 0]) / 0.015
-        gain = 1.25 * speed + 5.0 * self.bonus(xp, self.terminated(xp, after))
+        gain = 1.25 * speed + 5.0 * self.bonus(xp, ended)
         cost = 0.1 * xp.square(action).sum(axis=1)
         if self.version == "v5":
             forces = after["cfrc_ext"]

@@ -23,8 +23,8 @@ class InvertedPendulum(GymnasiumTask):
     def observe(self, xp: Any, state: State) -> Any:
         return xp.concatenate([state["qpos"], state["qvel"]], axis=1)
 
-    def reward(self, xp: Any, before: State, action: Any, after: State) -> Any:
-        return self.bonus(xp, self.terminated(xp, after))
+    def reward(self, xp: Any, before: State, action: Any, after: State, ended: Any) -> Any:
+        return self.bonus(xp, ended)
 
     def terminated(self, xp: Any, state: State) -> Any:
         finite = xp.isfinite(self.observe(xp, state)).all(axis=1)
@@ -57,11 +57,11 @@ class InvertedDoublePendulum(GymnasiumTask):
         limited = [within(xp, state["qvel"], -10, 10), within(xp, forces, -10, 10)]
         return xp.concatenate([cart, xp.sin(angles), xp.cos(angles), *limited], axis=1)
 
-    def reward(self, xp: Any, before: State, action: Any, after: State) -> Any:
+    def reward(self, xp: Any, before: State, action: Any, after: State, ended: Any) -> Any:
         tip, speeds = after["site_xpos"][:, 0], after["qvel"]
         distance = 0.01 * xp.square(tip[:, 0]) + xp.square(tip[:, 2] - 2)
         velocity = 1e-3 * xp.square(speeds[:, 1]) + 5e-3 * xp.square(speeds[:, 2])
-        return 10 * self.bonus(xp, self.terminated(xp, after)) - distance - velocity
+        return 10 * self.bonus(xp, ended) - distance - velocity
 
     def terminated(self, xp: Any, state: State) -> Any:
         return state["site_xpos"][:, 0, 2] <= 1

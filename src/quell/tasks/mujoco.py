@@ -6,7 +6,7 @@ import copy
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -66,12 +66,11 @@ class MujocoSimulator:
                 control[:] = action
                 advance()
         after = self._read()
-        reward = self.task.reward(np, before, actions, after)
         never = self._never[: self._count]
-        terminated = self.task.terminated(np, after) if self.task.can_terminate else never
-        return self.task.observe(np, after), reward, terminated
+        ended = self.task.terminated(np, after) if self.task.can_terminate else never
+        return self.task.observe(np, after), self.task.reward(np, before, actions, after, ended), ended
 
-    @property
+    @cached_property
     def bounds(self) -> tuple[Array, Array]:
         """(lowest, highest) control of every actuator, infinite where the model sets no limit."""
         model = self.models[0]

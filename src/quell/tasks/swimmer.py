@@ -24,7 +24,7 @@ class Swimmer(GymnasiumTask):
     def observe(self, xp: Any, state: State) -> Any:
         return xp.concatenate([state["qpos"][:, 2:], state["qvel"]], axis=1)
 
-    def reward(self, xp: Any, before: State, action: Any, after: State) -> Any:
+    def reward(self, xp: Any, before: State, action: Any, after: State, ended: Any) -> Any:
         speed = (after["qpos"][:, 0] - before["qpos"][:, 0]) / 0.04
         return speed - 1e-4 * xp.square(action).sum(axis=1)
 
