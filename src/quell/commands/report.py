@@ -17,7 +17,7 @@ paper's numbers, variance measurements, settings and films. PATHS are run folder
 
 @dataclass(frozen=True)
 class Arguments:
-    paths: Annotated[tuple[Path, ...], tyro.conf.Positional] = (Path("results"),)
+    paths: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[PATH ...]")] = (Path("results"),)
     """Run folders, results folders or single files."""
     out: Path = Path("report.html")
     """The page."""

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
@@ -19,7 +20,7 @@ from quell.tasks import Task, get, names
 class Arguments:
     """List the tasks: observation and action sizes, horizon, engine, and the extra each needs."""
 
-    only: tuple[str, ...] = ()
+    tasks: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[TASK ...]")] = ()
     """These tasks only."""
     measure: bool = False
     """Measure steps per second here, playing one episode with each of ten members: ours, EnvPool's in its synchronous
@@ -37,7 +38,7 @@ def main(arguments: list[str]) -> int:
     parsed = tyro.cli(Arguments, args=arguments, prog="quell tasks")
     if not parsed.seconds > 0:
         raise UsageError(f"--seconds must be greater than 0, got {parsed.seconds}")
-    tasks = [get(name) for name in parsed.only or names()]
+    tasks = [get(name) for name in parsed.tasks or names()]
     speeds = speed.COLUMNS if parsed.measure else ()
     extra_columns = "".join(f"{title:>10}" for title in speeds)
     print(f"{'task':<26}{'obs':>5}{'action':>8}{'horizon':>9}  {'engine':<10}{'extra':<20}{extra_columns}")
