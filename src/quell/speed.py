@@ -19,6 +19,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from importlib.util import find_spec
+from operator import truediv
 from statistics import median
 from typing import Any
 
@@ -35,7 +36,8 @@ from quell.types import Episodes
 Once = Callable[[], int]
 """Do some work; returns the real environment steps it took."""
 COLUMNS = ("ours", "envpool", "async", "ratio", "physics", "original")
-ROUNDS = 5
+SLICE = 0.25  # seconds of a turn: speed drifts within seconds on a shared machine
+ROUNDS = 5  # at least
 MEMBERS = 10
 SIGMA = np.float32(0.02)
 GYM = {
@@ -74,7 +76,8 @@ def envpool_id(name: str) -> str | None:
 def measure(task: Task, workers: int, seconds: float) -> dict[str, float | None]:
     """Steps per second of everyone, about `seconds` each, and our ratio to the faster EnvPool mode.
 
-    None where somebody does not have the task. The keys are `COLUMNS`, in that order.
+    The ratio is the median over turns, not the ratio of medians: whatever else slows the machine for a while slows both
+    sides of a turn. None where somebody does not have the task. The keys are `COLUMNS`, in that order.
     """
     with ExitStack() as stack:
         batch = ours(task, workers, stack)
@@ -87,21 +90,22 @@ def measure(task: Task, workers: int, seconds: float) -> dict[str, float | None]
             "original": original(task),
         }
         rates: dict[str, list[float]] = {name: [] for name in contestants}
-        for turn in range(ROUNDS + 1):
+        turns = max(ROUNDS, round(seconds / SLICE))
+        for turn in range(turns + 1):
             for name, once in list(contestants.items()):
                 if once is None:
                     continue
                 started = time.perf_counter()
-                found = _rate(once, seconds / ROUNDS if turn else 0.0)
+                found = _rate(once, seconds / turns if turn else 0.0)
                 slow = time.perf_counter() - started > seconds
                 if turn or slow:  # the first turn warms up
                     rates[name].append(found)
                 if slow:  # one batch is measurement enough
                     contestants[name] = None
     middle = {name: median(values) for name, values in rates.items() if values}
-    rivals = [middle[mode] for mode in ("envpool", "async") if mode in middle]
+    rivals = [rates[mode] for mode in ("envpool", "async") if rates[mode]]
     if rivals:
-        middle["ratio"] = middle["ours"] / max(rivals)
+        middle["ratio"] = min(median(map(truediv, rates["ours"], rival)) for rival in rivals)
     return {column: middle.get(column) for column in COLUMNS}
 
 
