@@ -122,7 +122,7 @@ def load_model(source: str, *, assets: dict[str, bytes] | None = None) -> Any:
 def without_clock() -> Iterator[None]:
     """Keep MuJoCo from timing every stage of every step, for all of this process.
 
-    Its Python package installs a clock for the profiler of its viewer, and reading it takes a tenth to a third of a
+    Its Python package installs a clock for the profiler of its viewer, and reading it takes up to a third of a
     step of a small model. The package cannot remove it (its `set_mjcb_time(None)` puts it back), so this clears the
     library's public variable `mjcb_time`; where that is not found, steps are as slow as before.
     """
