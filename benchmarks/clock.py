@@ -37,6 +37,7 @@ class Arguments:
 
 def main() -> None:
     args = tyro.cli(Arguments)
+    mujoco.set_mju_user_warning(lambda message: None)  # about odd initial poses; by default it also writes a log file
     found = {}
     for name in (*TASKS, *SUITE):
         task = tasks.get(name)
