@@ -7,6 +7,7 @@ same numbers, because nobody's position in a shared stream matters.
 
 from __future__ import annotations
 
+import functools
 from enum import IntEnum
 
 import numpy as np
@@ -29,7 +30,17 @@ def generator(seed: int, purpose: Purpose, *address: int) -> np.random.Generator
     """An independent generator for one address.
 
     The address goes through NumPy's SeedSequence hash, so neighbouring addresses (and neighbouring seeds)
-    have unrelated streams.
+    have unrelated streams. The words are those of `SeedSequence(seed, spawn_key=(purpose, *address))`, laid out here
+    because NumPy takes twice as long over it, which shows when episodes are short.
     """
-    sequence = np.random.SeedSequence(entropy=seed, spawn_key=(int(purpose), *address))
-    return np.random.Generator(np.random.SFC64(sequence))
+    words = np.array([*_words(seed), purpose, *address], np.uint32)
+    return np.random.Generator(np.random.SFC64(np.random.SeedSequence(words)))
+
+
+@functools.lru_cache(maxsize=8)
+def _words(seed: int) -> tuple[int, ...]:
+    """A seed as 32-bit words, lowest first, at least four of them: there the address begins."""
+    if seed < 0:
+        raise ValueError(f"a seed is 0 or more, got {seed}")
+    count = max(4, -(-seed.bit_length() // 32))
+    return tuple(seed >> 32 * k & 0xFFFFFFFF for k in range(count))

@@ -37,14 +37,8 @@ class Directions:
         return self.kind != "gcmc"
 
     def pair(self, iteration: int, pair: int) -> tuple[Array, Array]:
-        """(eps_plus, eps_minus), float32 [d]; read-only where they are shared."""
-        if self.kind == "orthogonal":
-            eps = _orthogonal(self.seed, iteration, self.pairs, self.dim)[pair]
-            return eps, -eps
-        if self.kind == "qmc":
-            eps = _qmc(self.seed, iteration, iteration * self.pairs + pair, self.dim, self.qmc_shift)
-            return eps, -eps
-        eps = self._rng(iteration, pair).standard_normal(self.dim, dtype=np.float32)
+        """(eps_plus, eps_minus), float32 [d]; the first is read-only."""
+        eps = _plus(self, iteration, pair)
         if self.kind == "gcmc":
             return eps, -eps * np.float32(coupled_length_ratio(eps))
         return eps, -eps
@@ -53,8 +47,18 @@ class Directions:
         """The direction of one member, sign +1 or -1."""
         return self.pair(iteration, pair)[0 if sign > 0 else 1]
 
-    def _rng(self, iteration: int, pair: int) -> np.random.Generator:
-        return generator(self.seed, Purpose.DIRECTION, iteration, pair)
+
+@functools.lru_cache(maxsize=1)  # the members of a pair come one after the other
+def _plus(directions: Directions, iteration: int, pair: int) -> Array:
+    seed, pairs, dim = directions.seed, directions.pairs, directions.dim
+    if directions.kind == "orthogonal":
+        return _orthogonal(seed, iteration, pairs, dim)[pair]
+    if directions.kind == "qmc":
+        eps = _qmc(seed, iteration, iteration * pairs + pair, dim, directions.qmc_shift)
+    else:
+        eps = generator(seed, Purpose.DIRECTION, iteration, pair).standard_normal(dim, dtype=np.float32)
+    eps.flags.writeable = False
+    return eps
 
 
 @functools.lru_cache(maxsize=1)

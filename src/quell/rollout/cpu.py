@@ -6,6 +6,7 @@ pool that meets at every step. theta goes out and trajectories come back through
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 import subprocess
@@ -71,7 +72,8 @@ class CpuEngine:
         arrays["theta"][:] = theta
         if normaliser is not None:
             arrays["obs_mean"][:], arrays["obs_scale"][:] = normaliser.normaliser()
-        shares = [rows[k :: len(self._workers)] for k in range(len(self._workers))]
+        bounds = [len(rows) * k // len(self._workers) for k in range(len(self._workers) + 1)]
+        shares = [rows[start:end] for start, end in itertools.pairwise(bounds)]  # a pair's direction is drawn once
         busy = [(*worker, indices) for worker, indices in zip(self._workers, shares, strict=True) if indices]
         for _, connection, indices in busy:
             connection.send((episodes, indices, normaliser is not None))

@@ -178,14 +178,15 @@ def _store(
     record: bool,
 ) -> None:
     """Copy the group's episodes, cut at their real length and zero-padded, into the shared results."""
-    for j, row in enumerate(group):
-        end = min(int(steps[j]), length)
-        seen = raw[:end, j]
-        results.steps[row], results.terminated[row] = end, terminated[j]
-        results.rewards[row, :end], results.rewards[row, end:] = rewards[:end, j], 0.0
-        if not np.isfinite(actions[:end, j]).all():
-            results.rewards[row, :end] = np.nan  # an engine may turn such an action into 0; its return means nothing
-        with np.errstate(all="ignore"):
+    sound = np.isfinite(actions[:length]).all()
+    with np.errstate(all="ignore"):
+        for j, row in enumerate(group):
+            end = min(int(steps[j]), length)
+            seen = raw[:end, j]
+            results.steps[row], results.terminated[row] = end, terminated[j]
+            results.rewards[row, :end], results.rewards[row, end:] = rewards[:end, j], 0.0
+            if not sound and not np.isfinite(actions[:end, j]).all():
+                results.rewards[row, :end] = np.nan  # an engine may take such an action for 0; its return means nothing
             results.obs_sums[row] = seen.sum(axis=0), np.square(seen).sum(axis=0)
             if record:
                 results.obs[row, :end] = _as_seen(seen, normaliser)
