@@ -14,10 +14,13 @@ from originals import CASES, Case, every_case
 from quell import tasks
 from quell.errors import MissingExtra, UsageError
 from quell.tasks import MujocoTask
+from quell.tasks.base import PaysLater
 from quell.tasks.dm_quadruped_escape import terrain
-from quell.tasks.mujoco import without_clock
+from quell.tasks.mujoco import load_model, without_clock
 
 STEPS = 25
+ISLANDS, CONTACTS = (int(getattr(mujoco.mjtDisableBit, f"mjDSBL_{stage}")) for stage in ("ISLAND", "CONTACT"))
+TOUCHLESS = {"inverted-pendulum", "inverted-double-pendulum", "swimmer"}
 
 
 def test_every_mujoco_task_is_covered() -> None:
@@ -50,6 +53,54 @@ def test_an_episode_leaves_no_trace_in_the_next(case: Case) -> None:
     fresh = _play(task, task.simulator(1), [6], actions)
     for name, values in again.items():
         np.testing.assert_array_equal(values, fresh[name], err_msg=name)
+
+
+@every_case
+def test_rewards_come_late_but_the_same(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bit for bit those of `step`, whether the history holds all steps or is emptied several times on the way."""
+    task = case.task()
+    actions = _actions(task, members=3).astype(np.float32)  # as a policy draws them
+    expected = _play(task, task.simulator(3), [0, 1, 2], actions)
+    for room in (STEPS + 1, STEPS, 7, 1):
+        monkeypatch.setattr("quell.tasks.mujoco.HISTORY_STEPS", room)
+        simulator = task.simulator(3)
+        assert isinstance(simulator, PaysLater)
+        simulator.reset([np.random.default_rng(seed) for seed in range(3)])
+        found = [[x.copy() for x in simulator.advance(action, np.ones(3, bool))] for action in actions[:11]]
+        early = simulator.rewards().copy()  # asked for in between
+        found += [[x.copy() for x in simulator.advance(action, np.ones(3, bool))] for action in actions[11:]]
+        np.testing.assert_array_equal(np.concatenate([early, simulator.rewards()]), expected["reward"])
+        np.testing.assert_array_equal([obs for obs, _ in found], expected["observation"][1:])
+        np.testing.assert_array_equal([ended for _, ended in found], expected["terminated"])
+
+
+@every_case
+def test_stages_left_out_change_nothing(case: Case) -> None:
+    """Physics as the model asks for it, and without the stages that quell switches off: the same, to the last bit."""
+    task = case.task()
+
+    def walk(model: Any) -> list[np.ndarray]:
+        data, states = mujoco.MjData(model), []
+        task.reset(model, data, np.random.default_rng(0))
+        task.forward(model, data)
+        for action in np.random.default_rng(1).standard_normal((4 * STEPS, model.nu)):
+            data.ctrl[:] = action
+            task.advance(model, data)
+            states.append(np.concatenate([np.ravel(getattr(data, field)) for field in task.fields]))
+        return states
+
+    lean, whole = task.model(), task.model()
+    assert lean.opt.disableflags & ISLANDS  # all our models are one tree
+    assert case.name not in TOUCHLESS or lean.opt.disableflags & CONTACTS
+    whole.opt.disableflags &= ~(ISLANDS | (CONTACTS if case.name in TOUCHLESS else 0))
+    np.testing.assert_array_equal(walk(lean), walk(whole))
+
+
+def test_a_model_keeps_the_stages_it_may_need() -> None:
+    """Two bodies that may drift apart or touch: islands and contacts stay on."""
+    body = "<body><freejoint/><geom size='1'/></body>"
+    flags = load_model(f"<mujoco><worldbody>{body * 2}</worldbody></mujoco>").opt.disableflags
+    assert not flags & (ISLANDS | CONTACTS)
 
 
 def test_physics_is_the_same_without_its_clock() -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from quell.keys import Purpose, generator
 from quell.perturb import Directions
 from quell.policy import Policy
-from quell.tasks.base import Simulator, Task
+from quell.tasks.base import PaysLater, Simulator, Task
 from quell.tasks.foreign import ForeignTask, episode_seed
 from quell.types import Episodes
 
@@ -130,6 +130,7 @@ def _run_group(
     terminated = np.zeros(count, bool)
 
     bounded = policy.to_environment(getattr(simulator, "bounds", None))
+    late = simulator if isinstance(simulator, PaysLater) else None
     obs = simulator.reset(environment)
     t = 0
     # A wild member's numbers may overflow or turn NaN: that is data (counted by the trainer), not a warning.
@@ -137,8 +138,13 @@ def _run_group(
         for t, noise_now in zip(range(horizon), noise, strict=False):
             raw[t] = obs
             action = act(_as_seen(obs, normaliser), noise_now)
-            obs, rewards[t], ended = simulator.step(bounded(action) if bounded else action, active)
             actions[t] = action
+            if bounded:
+                action = bounded(action)
+            if late:
+                obs, ended = late.advance(action, active)
+            else:
+                obs, rewards[t], ended = simulator.step(action, active)
             if not setting.task.can_terminate:
                 continue
             cut = getattr(simulator, "truncated", None)  # some environments end an episode without terminating it
@@ -149,6 +155,8 @@ def _run_group(
                 active &= ~over
                 if not active.any():
                     break
+        if late:
+            rewards[: t + 1] = late.rewards()
     _store(results, group, t + 1, raw, actions, rewards, steps, terminated, normaliser, episodes.record)
 
 

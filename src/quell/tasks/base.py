@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,24 @@ class Simulator(Protocol):
         A simulator of somebody else's environments also has `truncated` [k] after each step: members whose
         environment ended the episode on its own, without a terminal state. They need no further steps.
         """
+
+
+@runtime_checkable
+class PaysLater(Simulator, Protocol):
+    """A simulator that gives rewards of many steps at once.
+
+    Nobody needs a reward before the episode is over, and for a few members an array operation takes as long on one
+    step as on fifty.
+    """
+
+    def advance(self, actions: Array, active: NDArray[np.bool_]) -> tuple[Array, Array]:
+        """`step` without the rewards: (observations [k, obs_size], terminated [k]).
+
+        `actions` must keep its values until the rewards are asked for.
+        """
+
+    def rewards(self) -> Array:
+        """Rewards [n, k] of the n >= 1 steps since the last call or reset."""
 
 
 @dataclass(frozen=True, kw_only=True)

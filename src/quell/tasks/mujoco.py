@@ -16,12 +16,15 @@ from numpy.typing import NDArray
 
 from quell.tasks.base import Array, MujocoTask
 
+HISTORY_STEPS = 64  # whose rewards are computed at once, unless
+HISTORY_BYTES = 256 << 10  # their states would crowd the physics out of the cache
+
 
 class MujocoSimulator:
     """Steps up to `members` episodes of a MujocoTask.
 
-    Two state buffers alternate as "before" and "after", each filled by one concatenate per field, because a
-    Python-level copy per member and field would cost as much as the policy itself.
+    Rewards are computed for many steps at once (see `PaysLater`), from a history of states. One concatenate per field
+    writes it, because a Python-level copy per member and field would cost as much as the policy itself.
     """
 
     def __init__(self, task: MujocoTask, members: int) -> None:
@@ -32,11 +35,7 @@ class MujocoSimulator:
         self._controls = [data.ctrl for data in self.data]
         self._advances = [self._advance(model, data) for model, data in zip(self.models, self.data, strict=True)]
         self._views = {field: [getattr(data, field).reshape(-1) for data in self.data] for field in task.fields}
-        self._shapes = {field: getattr(self.data[0], field).shape for field in task.fields}
-        self._never = np.zeros(members, bool)
         self._count = 0
-        self._buffers: tuple[dict[str, Array], dict[str, Array]] = ({}, {})
-        self._current = 0
         self._renderer: Any = None
 
     def _advance(self, model: Any, data: Any) -> Callable[[], None]:
@@ -46,29 +45,72 @@ class MujocoSimulator:
         return partial(self.task.advance, model, data)
 
     def reset(self, generators: Sequence[np.random.Generator]) -> Array:
-        count = len(generators)
-        if count != self._count:
-            self._count = count
-            self._buffers = tuple(  # type: ignore[assignment]
-                {field: np.empty((count, *shape)) for field, shape in self._shapes.items()} for _ in range(2)
-            )
+        if len(generators) != self._count:
+            self._make_history(len(generators))
         for model, data, rng in zip(self.models, self.data, generators, strict=False):
             mujoco.mj_resetData(model, data)
             self.task.reset(model, data, rng)
             self.task.forward(model, data)
+        self._steps = 0
+        self._actions: list[Array] = []
+        self._computed: list[Array] = []
         return self.task.observe(np, self._read())
 
     def step(self, actions: Array, active: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
-        before = self._buffers[self._current]
+        obs, ended = self.advance(actions, active)
+        return obs, self.rewards()[-1], ended
+
+    def advance(self, actions: Array, active: NDArray[np.bool_]) -> tuple[Array, Array]:
+        if self._steps == len(self._ended):
+            self._compute_rewards()
         rows = zip(self._advances, self._controls, actions.astype(np.float64), active.tolist(), strict=False)
         for advance, control, action, running in rows:
             if running:
                 control[:] = action
                 advance()
-        after = self._read()
-        never = self._never[: self._count]
-        ended = self.task.terminated(np, after) if self.task.can_terminate else never
-        return self.task.observe(np, after), self.task.reward(np, before, actions, after, ended), ended
+        ended = self._ended[self._steps]
+        self._actions.append(actions)
+        self._steps += 1
+        state = self._read()
+        if self.task.can_terminate:
+            ended[:] = self.task.terminated(np, state)
+        return self.task.observe(np, state), ended
+
+    def rewards(self) -> Array:
+        self._compute_rewards()
+        computed, self._computed = self._computed, []
+        return np.concatenate(computed)
+
+    def _make_history(self, count: int) -> None:
+        """Room for the states and ends of `count` members."""
+        self._count = count
+        views = {field: views[:count] for field, views in self._views.items()}
+        size = count * sum(view.nbytes for view, *_ in views.values())
+        steps = max(1, min(HISTORY_STEPS, HISTORY_BYTES // size))
+        shapes = {field: getattr(self.data[0], field).shape for field in views}
+        self._history = {field: np.empty((steps + 1, count, *shape)) for field, shape in shapes.items()}
+        self._states = [{field: past[k] for field, past in self._history.items()} for k in range(steps + 1)]
+        self._sources = [[(views[f], part.reshape(-1)) for f, part in state.items()] for state in self._states]
+        self._ended = np.zeros((steps, count), bool)
+
+    def _read(self) -> dict[str, Array]:
+        """The state now, written into its place in the history."""
+        for views, place in self._sources[self._steps]:
+            np.concatenate(views, out=place)
+        return self._states[self._steps]
+
+    def _compute_rewards(self) -> None:
+        """Rewards of all steps in the history, of which only the last state remains."""
+        steps, self._steps = self._steps, 0
+        if not steps:
+            return
+        before = {field: _rows(past[:steps]) for field, past in self._history.items()}
+        after = {field: _rows(past[1 : steps + 1]) for field, past in self._history.items()}
+        rewards = self.task.reward(np, before, np.concatenate(self._actions), after, self._ended[:steps].reshape(-1))
+        self._computed.append(np.reshape(rewards, (steps, self._count)))
+        self._actions.clear()
+        for past in self._history.values():
+            past[0] = past[steps]
 
     @cached_property
     def bounds(self) -> tuple[Array, Array]:
@@ -94,12 +136,10 @@ class MujocoSimulator:
         self._renderer.update_scene(self.data[0], self._camera)
         return self._renderer.render()
 
-    def _read(self) -> dict[str, Array]:
-        self._current = 1 - self._current
-        state = self._buffers[self._current]
-        for field, views in self._views.items():
-            np.concatenate(views[: self._count], out=state[field].reshape(-1))
-        return state
+
+def _rows(past: Array) -> Array:
+    """Steps and members on one axis, as the functions of a task take them."""
+    return past.reshape(-1, *past.shape[2:])
 
 
 def load_model(source: str, *, assets: dict[str, bytes] | None = None) -> Any:
