@@ -103,11 +103,13 @@ class ForeignSimulator:
     def _running(self, actions: Array, active: NDArray[np.bool_]) -> tuple[list[int], Array]:
         """Members to step now, and their actions as the environment wants them."""
         self._time += 1
-        running = active & ~self._terminated & ~self.truncated
-        sound = ~np.isnan(actions).any(axis=1)
-        self._rewards[:] = np.where(running & ~sound, np.nan, 0.0)
-        self.truncated |= running & ~sound
-        running &= sound
+        running = active & ~(self._terminated | self.truncated)
+        self._rewards[:] = 0.0
+        if np.isnan(actions).any():
+            unsound = running & np.isnan(actions).any(axis=1)
+            self._rewards[unsound] = np.nan
+            self.truncated |= unsound
+            running &= ~unsound
         return np.flatnonzero(running).tolist(), self._read(actions[running])
 
     def _record(self, member: int, observation: Any, reward: Any, terminated: Any, truncated: Any) -> None:

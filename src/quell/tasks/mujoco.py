@@ -157,11 +157,11 @@ def load_model(source: str, *, assets: dict[str, bytes] | None = None) -> Any:
             model = mujoco.MjModel.from_xml_path(source, assets)
     finally:
         mujoco.set_mju_user_warning(previous)
-    model.opt.disableflags |= _idle_stages(model)
+    model.opt.disableflags |= idle_stages(model)
     return model
 
 
-def _idle_stages(model: Any) -> int:
+def idle_stages(model: Any) -> int:
     """Flags of the stages that cannot change a state of this model, to the last bit, and still take time.
 
     Bodies that hang together are one island wherever they touch; looking for more takes up to a tenth of a step. Where
