@@ -29,6 +29,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import jax
 import numpy as np
 import tyro
 
@@ -37,6 +38,7 @@ from quell.config import default_workers
 from quell.keys import Purpose, generator
 from quell.methods import make_config
 from quell.policy import Policy
+from quell.tasks.mujoco import without_clock
 from quell.trainer import Trainer
 from quell.types import Episodes
 
@@ -60,12 +62,14 @@ def open_loop_worker(pipe: Connection, members: list[int], actions: np.ndarray) 
     simulator = quell.tasks.get("halfcheetah").simulator(len(members))
     environments = [generator(0, Purpose.ENVIRONMENT, 0, member // 2, member % 2) for member in members]
     model, data = simulator.models[0], simulator.data  # type: ignore[attr-defined]
+    controls = [member.ctrl for member in data]
     while pipe.recv():
         simulator.reset([copy.deepcopy(rng) for rng in environments])
-        for row in actions:
-            for member, control in zip(data, row, strict=True):
-                member.ctrl[:] = control
-                mujoco.mj_step(model, member, 5)
+        with without_clock():
+            for row in actions:
+                for member, control, action in zip(data, controls, row, strict=True):
+                    control[:] = action
+                    mujoco.mj_step(model, member, 5)
         pipe.send(None)
 
 
@@ -116,13 +120,12 @@ def envpool_loop(workers: int) -> Callable[[], None]:
 
 
 def training(method: str, workers: int, **settings: Any) -> tuple[Callable[[], None], Trainer]:
-    """(one iteration, its trainer). A learning rate of 0 does all the work and leaves the policy as it is."""
-    config = make_config("halfcheetah", method, "paper", {"pairs": EPISODES // 2, "lr": 0.0, **settings})
-    trainer = Trainer(config, workers)
-    state = [trainer.initial_state()]
+    """(the first iteration, its trainer): always the episodes that the open loop replays, as some take longer."""
+    trainer = Trainer(make_config("halfcheetah", method, "paper", {"pairs": EPISODES // 2, **settings}), workers)
+    state = trainer.initial_state()
 
     def run() -> None:
-        state[0], _ = trainer.iterate(state[0])
+        jax.block_until_ready(trainer.iterate(state))
 
     return run, trainer
 

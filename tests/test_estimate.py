@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
 import pytest
 from conftest import Collector, tree_sum
 from linear_gaussian import LinearGaussian
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from quell.adapt import EsGamma, FixedEta, FixedGamma, MomentsEta, SgdEta
 from quell.choose import Chooser
@@ -56,6 +58,40 @@ def estimators() -> list[object]:
         Surrogate(POLICY, "ppo", normalise_advantages=True),
         Surrogate(POLICY, "trpo"),
     ]
+
+
+class Watching(Score):
+    """Notes how many threads a matrix product may take at every stage."""
+
+    threads: ClassVar[list[int]] = []
+
+    def prepare(self, *args: Any) -> Any:
+        self.threads.extend(blas_threads())
+        return super().prepare(*args)
+
+    def contribution(self, *args: Any) -> Any:
+        self.threads.extend(blas_threads())
+        return super().contribution(*args)
+
+    def combine(self, *args: Any) -> Any:
+        self.threads.extend(blas_threads())
+        return super().combine(*args)
+
+
+def blas_threads() -> list[int]:
+    return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+
+def test_an_estimate_leaves_the_other_cores_alone() -> None:
+    """BLAS stays on one thread in every stage, also on a pool's threads, and gets its threads back afterwards."""
+    with threadpool_limits(2, user_api="blas"):
+        before = blas_threads()
+        with ThreadPoolExecutor(2) as pool:
+            estimate(Watching(), small_batch(), {}, mapper=pool.map)
+        assert blas_threads() == before
+    if max(before, default=1) > 1:  # a BLAS that can take more than one thread at all
+        assert Watching.threads
+        assert set(Watching.threads) == {1}
 
 
 def test_estimated_variance_is_the_variance_over_batches() -> None:

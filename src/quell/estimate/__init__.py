@@ -7,12 +7,15 @@ mean and standard deviation, ranks, baselines) is gathered first, by `prepare`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 from quell.reduce import Node, Sums, Tree, blocks
 from quell.types import Batch
@@ -80,14 +83,14 @@ def estimate(
     """
     theta = batch.theta if theta is None else theta
     # Overflow in a wild member is found by looking at the result, so it need not also warn.
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), _one_blas_thread():
         prepared = estimator.prepare(batch, state)
     if total is not None:
         sums = total(estimator, batch, prepared, theta)
     else:
         leaves = range(len(blocks(batch.pairs)))
         (sums,) = contributions(estimator, batch, prepared, theta, leaves, mapper).values()
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), _one_blas_thread():
         return estimator.combine(sums, prepared, state)
 
 
@@ -102,10 +105,24 @@ def contributions(
             return estimator.contribution(batch, prepared, cut[leaf], theta)
 
     tree = Tree(len(cut))
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), _one_blas_thread():
         for leaf, sums in zip(leaves, mapper(block, leaves), strict=True):
             tree.add((0, leaf), sums)
     return tree.nodes
+
+
+def _one_blas_thread() -> AbstractContextManager[Any]:
+    """Matrix products on the calling thread only.
+
+    OpenBLAS's own threads would spin for a tenth of a second after a product, on the cores that the next iteration's
+    episodes need, and a sum split over them depends on how many there are.
+    """
+    return cast(AbstractContextManager[Any], _blas().limit(limits=1, user_api="blas"))
+
+
+@functools.cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
 
 
 def total_variance(total: Array, squares: Array, count: float) -> float:

@@ -169,7 +169,7 @@ def idle_stages(model: Any) -> int:
     """
     flags = 0
     if model.ntree == 1:
-        flags |= int(mujoco.mjtDisableBit.mjDSBL_ISLAND)
+        flags |= int(getattr(mujoco.mjtDisableBit, "mjDSBL_ISLAND", 0))  # older versions look for islands when asked
     may_touch = model.geom_contype[:, None] & model.geom_conaffinity
     if not may_touch.any() and model.npair == 0:
         flags |= int(mujoco.mjtDisableBit.mjDSBL_CONTACT)
