@@ -8,10 +8,10 @@ mean and standard deviation, ranks, baselines) is gathered first, by `prepare`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,15 +82,14 @@ def estimate(
     The sum is taken here (through `mapper`) unless `total` takes it where the trajectories are.
     """
     theta = batch.theta if theta is None else theta
-    # Overflow in a wild member is found by looking at the result, so it need not also warn.
-    with np.errstate(all="ignore"), _one_blas_thread():
+    with calm():
         prepared = estimator.prepare(batch, state)
     if total is not None:
         sums = total(estimator, batch, prepared, theta)
     else:
         leaves = range(len(blocks(batch.pairs)))
         (sums,) = contributions(estimator, batch, prepared, theta, leaves, mapper).values()
-    with np.errstate(all="ignore"), _one_blas_thread():
+    with calm():
         return estimator.combine(sums, prepared, state)
 
 
@@ -105,19 +104,22 @@ def contributions(
             return estimator.contribution(batch, prepared, cut[leaf], theta)
 
     tree = Tree(len(cut))
-    with np.errstate(all="ignore"), _one_blas_thread():
+    with calm():
         for leaf, sums in zip(leaves, mapper(block, leaves), strict=True):
             tree.add((0, leaf), sums)
     return tree.nodes
 
 
-def _one_blas_thread() -> AbstractContextManager[Any]:
-    """Matrix products on the calling thread only.
+@contextmanager
+def calm() -> Iterator[None]:
+    """Around an estimator's arithmetic: no warnings, and matrix products on one thread (for the whole process).
 
-    OpenBLAS's own threads would spin for a tenth of a second after a product, on the cores that the next iteration's
-    episodes need, and a sum split over them depends on how many there are.
+    Overflow in a wild member is found by looking at the result, so it need not also warn. OpenBLAS's own threads would
+    spin for a tenth of a second after a product, on the cores that the next iteration's episodes need, and a sum split
+    over them depends on how many there are.
     """
-    return cast(AbstractContextManager[Any], _blas().limit(limits=1, user_api="blas"))
+    with np.errstate(all="ignore"), _blas().limit(limits=1, user_api="blas"):
+        yield
 
 
 @functools.cache

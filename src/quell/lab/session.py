@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quell.config import replace
-from quell.estimate import Estimator, State, contributions
+from quell.estimate import Estimator, State, calm, contributions
 from quell.lab.points import Point
 from quell.lab.rows import Row
 from quell.methods import make_directions, make_estimator
@@ -130,7 +130,7 @@ class Session:
     def _estimate(self, one: _Running, batch: Batch, measured: int, threads: ThreadPoolExecutor) -> None:
         started = time.perf_counter()
         sums, prepared = _gather(one, batch, threads)
-        with np.errstate(all="ignore"):
+        with calm():
             found = one.estimator.combine(sums, prepared, one.state)
         if measured >= 0:
             one.store[measured] = found.gradient
@@ -144,7 +144,7 @@ class Session:
 
 def _gather(one: _Running, batch: Batch, threads: ThreadPoolExecutor) -> tuple[Sums, Any]:
     """What `combine` needs, so that it can be called again on the same batch."""
-    with np.errstate(all="ignore"):
+    with calm():
         prepared = one.estimator.prepare(batch, one.state)
     leaves = range(len(blocks(batch.pairs)))
     (sums,) = contributions(one.estimator, batch, prepared, batch.theta, leaves, threads.map).values()
@@ -155,7 +155,7 @@ def _replay(one: _Running, warmup: int) -> None:
     """Go over the warm-up's sums again until the learner has made as many updates as it needs."""
     for update in range(max(0, one.row.updates - warmup) if one.past else 0):
         sums, prepared = one.past[update % len(one.past)]
-        with np.errstate(all="ignore"):
+        with calm():
             one.state = one.estimator.combine(sums, prepared, one.state).state
     one.past.clear()
 
