@@ -17,7 +17,19 @@ import tyro
 from quell.config import default_workers
 from quell.errors import EXTRAS, QuellError
 
-CORE = ("numpy", "scipy", "jax", "optax", "mujoco", "gymnasium", "tyro", "rich", "safetensors", "tensorboardX")
+CORE = (
+    "numpy",
+    "scipy",
+    "jax",
+    "optax",
+    "mujoco",
+    "gymnasium",
+    "tyro",
+    "rich",
+    "safetensors",
+    "tensorboardX",
+    "threadpoolctl",
+)
 
 
 @dataclass(frozen=True)
