@@ -120,7 +120,10 @@ def _mean_std(values: list[Any]) -> str:
 
 
 def _figure(groups: dict[tuple[str, str, str, int], list[dict[str, Any]]], folder: Path) -> None:
-    """One panel per task, preset and budget: return while training, mean and standard deviation over seeds."""
+    """One panel per task, preset and budget: return while training, mean and standard deviation over seeds.
+
+    What falls far below where it started leaves the panel, so that the rest can be seen.
+    """
     from matplotlib.figure import Figure
     from matplotlib.ticker import EngFormatter, MaxNLocator
 
@@ -133,15 +136,18 @@ def _figure(groups: dict[tuple[str, str, str, int], list[dict[str, Any]]], folde
             axes.set_axis_off()
             continue
         chosen = [(key[2], runs) for key, runs in groups.items() if (key[0], key[1], key[3]) == panel]
+        lowest_start, highest = np.inf, -np.inf
         for number, (method, runs) in enumerate(chosen):
             colour = colour_of(method, number)
             curves = [[np.array(run["history"][name], float) for name in ("steps", "return/mean")] for run in runs]
             steps = np.linspace(max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves), 150)
             returns = np.array([np.interp(steps, x, y) for x, y in curves])
             mean, std = returns.mean(axis=0), returns.std(axis=0)
+            lowest_start, highest = min(lowest_start, returns[:, 0].min()), max(highest, returns.max())
             axes.plot(steps, mean, color=colour, label=method)
             axes.fill_between(steps, mean - std, mean + std, color=colour, alpha=0.2, linewidth=0)
         axes.set(title=f"{panel[0]}, preset {panel[1]}", xlabel="environment steps", ylabel="return while training")
+        axes.set_ylim(bottom=max(axes.get_ylim()[0], lowest_start - (highest - lowest_start) / 3))
         axes.xaxis.set_major_locator(MaxNLocator(4))
         axes.xaxis.set_major_formatter(EngFormatter())
         axes.legend(frameon=False, fontsize=7)
