@@ -147,7 +147,8 @@ def _figure(groups: dict[tuple[str, str, str, int], list[dict[str, Any]]], folde
             axes.plot(steps, mean, color=colour, label=method)
             axes.fill_between(steps, mean - std, mean + std, color=colour, alpha=0.2, linewidth=0)
         axes.set(title=f"{panel[0]}, preset {panel[1]}", xlabel="environment steps", ylabel="return while training")
-        axes.set_ylim(bottom=max(axes.get_ylim()[0], lowest_start - (highest - lowest_start) / 3))
+        (bottom, top), span = axes.get_ylim(), highest - lowest_start
+        axes.set_ylim(max(bottom, lowest_start - span / 3), min(top, highest + span / 20))
         axes.xaxis.set_major_locator(MaxNLocator(4))
         axes.xaxis.set_major_formatter(EngFormatter())
         axes.legend(frameon=False, fontsize=7)
