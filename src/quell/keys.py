@@ -31,7 +31,7 @@ def generator(seed: int, purpose: Purpose, *address: int) -> np.random.Generator
 
     The address goes through NumPy's SeedSequence hash, so neighbouring addresses (and neighbouring seeds)
     have unrelated streams. The words are those of `SeedSequence(seed, spawn_key=(purpose, *address))`, laid out here
-    because NumPy takes twice as long over it, which shows when episodes are short.
+    because NumPy takes half as long again over it, which shows when episodes are short.
     """
     words = np.array([*_words(seed), purpose, *address], np.uint32)
     return np.random.Generator(np.random.SFC64(np.random.SeedSequence(words)))
