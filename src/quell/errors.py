@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from importlib.util import find_spec
+from typing import Any
 
 
 class QuellError(Exception):
@@ -23,12 +24,26 @@ class TroubleError(QuellError):
     """A run stopped itself because its numbers went bad too often; its last good checkpoint is kept."""
 
 
-class EnvironmentFailure(QuellError):
-    """An environment raised, or returned what its own spaces rule out; the message says how to replay it."""
-
-
 class EngineFailure(QuellError):
-    """Episodes can no longer be run; the run so far is saved and can be resumed."""
+    """Episodes can no longer be run; the run so far is saved and can be resumed.
+
+    `lost`: a worker ended without an answer, so the same request may well succeed elsewhere.
+    """
+
+    def __init__(self, message: str, *, lost: bool = False) -> None:
+        super().__init__(message)
+        self.lost = lost
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _engine_failure, (type(self), str(self), self.lost)  # so that it crosses from a worker process
+
+
+def _engine_failure(kind: type[EngineFailure], message: str, lost: bool) -> EngineFailure:
+    return kind(message, lost=lost)
+
+
+class EnvironmentFailure(EngineFailure):
+    """An environment raised, or returned what its own spaces rule out; the message says how to replay it."""
 
 
 EXTRAS = {

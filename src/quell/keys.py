@@ -8,7 +8,7 @@ same numbers, because nobody's position in a shared stream matters.
 from __future__ import annotations
 
 import functools
-from enum import IntEnum
+from enum import Enum, IntEnum
 
 import numpy as np
 
@@ -20,10 +20,30 @@ class Purpose(IntEnum):
     DIRECTION = 1  # perturbations
     ENVIRONMENT = 2  # resets and process noise while training
     ACTION = 3  # the policy's own noise while training
-    EVAL_ENVIRONMENT = 4
+    EVAL_ENVIRONMENT = 4  # evaluations during a run
     EVAL_ACTION = 5
     DISCOUNT = 6  # the gamma learner's perturbations
     FEATURES = 7  # a value function's random first layer
+    FRESH_ENVIRONMENT = 8  # evaluations after a run
+    FRESH_ACTION = 9
+    MEASURE_DIRECTION = 10  # iterations repeated at a fixed policy
+    MEASURE_ENVIRONMENT = 11
+    MEASURE_ACTION = 12
+    GAIN_ENVIRONMENT = 13  # episodes before and after a step
+    GAIN_ACTION = 14
+    STATES_ENVIRONMENT = 15  # episodes whose states stand for those the policy visits
+    STATES_ACTION = 16
+
+
+class Stream(Enum):
+    """Which randomness episodes meet: (environment, action noise, directions)."""
+
+    TRAIN = (Purpose.ENVIRONMENT, Purpose.ACTION, Purpose.DIRECTION)
+    EVALUATE = (Purpose.EVAL_ENVIRONMENT, Purpose.EVAL_ACTION, None)
+    FRESH = (Purpose.FRESH_ENVIRONMENT, Purpose.FRESH_ACTION, None)
+    MEASURE = (Purpose.MEASURE_ENVIRONMENT, Purpose.MEASURE_ACTION, Purpose.MEASURE_DIRECTION)
+    GAIN = (Purpose.GAIN_ENVIRONMENT, Purpose.GAIN_ACTION, None)
+    STATES = (Purpose.STATES_ENVIRONMENT, Purpose.STATES_ACTION, None)
 
 
 def generator(seed: int, purpose: Purpose, *address: int) -> np.random.Generator:

@@ -8,42 +8,64 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quell.perturb import Directions
+from quell.keys import Purpose, Stream
 
 Array = NDArray[Any]
+State = dict[str, Array]
+"""What a strategy remembers between iterations: named arrays, so that a checkpoint can hold them."""
+Sums = dict[str, Array]
+"""Named additive quantities: two of them add name by name."""
+Metrics = dict[str, float]
 
 
 @dataclass(frozen=True)
 class Episodes:
     """What an engine is asked to run: one episode per (pair, sign).
 
-    A member's parameters are theta + sigma * eps(iteration, pair, sign), or theta itself where sign is 0 or sigma is 0.
-    `shared_reset` gives both members of a pair the same environment randomness (reset and process noise), and
-    `shared_noise` the same action noise (common random numbers).
+    A member's parameters are theta + sigma * eps(iteration, pair, sign), or theta itself where sign is 0 or there are no
+    directions. `shared_reset` gives both members of a pair the same environment randomness (reset and process noise),
+    and `shared_noise` the same action noise (common random numbers).
     """
 
     iteration: int
     members: tuple[tuple[int, int], ...]
-    sigma: float
+    stream: Stream = Stream.TRAIN
+    block: tuple[int, ...] = ()
+    """Told apart beyond the stream, such as several measurements at one point."""
     record: bool = False
-    evaluation: bool = False
+    """Keep trajectories."""
+    states: int = 0
+    """Observations of each episode to bring back, evenly spread over it."""
     mean_action: bool = False
     shared_reset: bool = True
     shared_noise: bool = False
 
     @staticmethod
-    def of_pairs(
-        iteration: int, pairs: int, sigma: float, *, record: bool, shared_reset: bool, shared_noise: bool = False
-    ) -> Episodes:
+    def of_pairs(iteration: int, pairs: int, **facts: Any) -> Episodes:
         """Both members of every pair, plus first: the order every array over members has."""
         members = tuple((pair, sign) for pair in range(pairs) for sign in (1, -1))
-        return Episodes(iteration, members, sigma, record=record, shared_reset=shared_reset, shared_noise=shared_noise)
+        return Episodes(iteration, members, **facts)
 
     @staticmethod
-    def of_evaluation(iteration: int, episodes: int, *, mean_action: bool) -> Episodes:
-        """Episodes of the unperturbed policy."""
-        members = tuple((episode, 0) for episode in range(episodes))
-        return Episodes(iteration, members, 0.0, evaluation=True, mean_action=mean_action)
+    def unperturbed(iteration: int, episodes: int, stream: Stream, **facts: Any) -> Episodes:
+        """Episodes of theta itself."""
+        return Episodes(iteration, tuple((episode, 0) for episode in range(episodes)), stream, **facts)
+
+    @property
+    def pairs(self) -> int:
+        return len(self.members) // 2
+
+    @property
+    def paired(self) -> bool:
+        """Whether the members are the two of every pair, or episodes of theta itself."""
+        return self.stream.value[2] is not None
+
+    @property
+    def direction_purpose(self) -> Purpose:
+        """The stream that directions are drawn from."""
+        purpose = self.stream.value[2]
+        assert purpose is not None, "these episodes are of theta itself"
+        return purpose
 
 
 @dataclass(frozen=True)
@@ -63,12 +85,17 @@ class Rollouts:
     terminated: NDArray[np.bool_]  # [n] ended by the environment, as opposed to cut off at the horizon
     trajectories: Trajectories | None
     obs_sums: Array  # [n, 2, o] float64: sum and sum of squares of raw observations
+    states: Array | None = None  # [n, states, o] float32, as the policy saw them, where they were asked for
 
     def copied(self) -> Rollouts:
         """The same results in memory of their own: an engine reuses its arrays."""
         kept = {name: getattr(self, name).copy() for name in ("rewards", "steps", "terminated", "obs_sums")}
-        paths = self.trajectories
-        return Rollouts(**kept, trajectories=Trajectories(paths.obs.copy(), paths.actions.copy()) if paths else None)
+        paths, states = self.trajectories, self.states
+        return Rollouts(
+            **kept,
+            trajectories=Trajectories(paths.obs.copy(), paths.actions.copy()) if paths else None,
+            states=None if states is None else states.copy(),
+        )
 
     @property
     def returns(self) -> Array:
@@ -78,15 +105,22 @@ class Rollouts:
 
 @dataclass(frozen=True)
 class Batch:
-    """All that an estimator may see of one iteration; members are ordered pair 0 +, pair 0 -, pair 1 +, ..."""
+    """One iteration's episodes and where they were played from; members are ordered pair 0 +, pair 0 -, pair 1 +, ..."""
 
     theta: Array  # [d] float32, where the directions are centred
-    sigma: float
-    iteration: int
-    directions: Directions
+    episodes: Episodes
     rollouts: Rollouts
-    shared_noise: bool = False  # the members of a pair acted with the same noise, so they are not independent
 
     @property
     def pairs(self) -> int:
-        return len(self.rollouts.steps) // 2
+        return self.episodes.pairs
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One pair as an estimator's `terms` sees it, both members in front; `obs` and `actions` where they were recorded."""
+
+    eps: Any  # [2, d] float32
+    steps: Any  # [2]
+    obs: Any = None  # [2, t, o] float32
+    actions: Any = None  # [2, t, a] float32

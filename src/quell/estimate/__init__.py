@@ -1,29 +1,63 @@
 """Estimators: how a gradient is formed from the episodes of one iteration.
 
-Every estimator is additive contributions of pairs, then one combine, so the same code runs on one core, on threads and
-on many machines: trajectories stay where they were made and only sums of size d travel. What is global (the returns'
-mean and standard deviation, ranks, baselines) is gathered first, by `prepare`.
+An estimator says what one pair adds, and never loops. What is global (the returns' mean and standard deviation, ranks,
+baselines) is gathered first, by `prepare`; `terms` are additive over pairs; `combine` makes the gradient of their sum.
+Who sums, and how (a loop, threads, shards on many machines, `jax.vmap`), is the engine's business (`reduce`), so
+trajectories stay where they were made and only sums travel.
+
+Each estimator is a frozen dataclass in a file of its own that ends in `ESTIMATORS = [...]`.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
-from quell.reduce import Node, Sums, Tree, blocks
-from quell.types import Batch
+from quell.policy.network import Policy
+from quell.types import Array, Batch, Metrics, Pair, State, Sums
 
-Array = NDArray[Any]
-State = dict[str, Array]
-"""What an estimator remembers between iterations: named arrays, so that a checkpoint can hold them."""
-Metrics = dict[str, float]
+
+@dataclass(frozen=True)
+class Needs:
+    """What an estimator asks of an iteration."""
+
+    perturbed: bool
+    """Members are perturbed (evolution strategies), or all act with theta itself (policy gradients)."""
+    trajectories: bool
+    updates: int = 1
+    """Gradient steps per batch."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What an estimator is used on, the same for all of a run."""
+
+    policy: Policy
+    directions: Any
+    seed: int
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What `prepare` found: arrays with pairs in front, and arrays that all pairs share.
+
+    `pairs["good"]` [N] must be there: the terms of a bad pair are multiplied by 0.
+    """
+
+    pairs: dict[str, Array]
+    shared: dict[str, Any] = field(default_factory=dict)
+
+    def row(self, pair: int) -> dict[str, Any]:
+        """What `terms` gets for one pair."""
+        return {name: values[pair] for name, values in self.pairs.items()} | self.shared
+
+    def part(self, pairs: range) -> Rows:
+        """The rows of some consecutive pairs."""
+        cut = slice(pairs.start, pairs.stop)
+        return Rows({name: values[cut] for name, values in self.pairs.items()}, self.shared)
 
 
 @dataclass(frozen=True)
@@ -36,95 +70,43 @@ class Estimate:
 
 
 class Estimator(Protocol):
-    """One way to form a gradient."""
+    """One way to form a gradient; a frozen dataclass whose fields are its settings."""
 
     @property
-    def perturbs(self) -> bool:
-        """Whether members are perturbed (evolution strategies) or all act with theta itself (policy gradients)."""
+    def needs(self) -> Needs: ...
 
-    @property
-    def records(self) -> bool:
-        """Whether it needs trajectories."""
-
-    @property
-    def updates(self) -> int:
-        """Gradient steps per batch."""
-
-    def init(self) -> State:
+    def init(self, problem: Problem) -> State:
         """The state before the first iteration."""
 
-    def prepare(self, batch: Batch, state: State) -> Any:
-        """Global quantities of the batch that contributions need."""
+    def prepare(self, problem: Problem, batch: Batch, state: State) -> Rows:
+        """What is global about a batch, from rewards and lengths alone: trajectories may be elsewhere."""
 
-    def contribution(self, batch: Batch, prepared: Any, pairs: Iterable[int], theta: Array) -> Sums:
-        """Additive quantities of some pairs; the gradient is taken at `theta` (batch.theta on the first update)."""
+    def terms(self, problem: Problem, pair: Pair, row: dict[str, Any], theta: Any, xp: Any = np) -> dict[str, Any]:
+        """What one pair adds; the gradient is taken at `theta` (batch.theta on the first update).
 
-    def combine(self, sums: Sums, prepared: Any, state: State) -> Estimate:
+        `xp` is numpy, or jax.numpy where an engine maps this over pairs.
+        """
+
+    def combine(self, problem: Problem, sums: Sums, rows: Rows, state: State) -> Estimate:
         """The gradient from the sums over all pairs, and the next state."""
 
 
-Mapper = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
-Total = Callable[[Estimator, Batch, Any, Array], Sums]
-"""(estimator, batch, prepared, theta) -> the sum of all pairs' contributions, in the order that quell.reduce fixes."""
+Total = Callable[[Estimator, Batch, Rows, Array], Sums]
+"""(estimator, batch, rows, theta) -> the sum of all pairs' terms, in the order that `reduce` fixes: an engine's."""
 
 
 def estimate(
-    estimator: Estimator,
-    batch: Batch,
-    state: State,
-    *,
-    theta: Array | None = None,
-    mapper: Mapper = map,
-    total: Total | None = None,
+    estimator: Estimator, problem: Problem, batch: Batch, state: State, *, total: Total, theta: Array | None = None
 ) -> Estimate:
-    """Run an estimator on one batch: prepare, sum the contributions of all pairs, combine.
+    """Run an estimator on one batch: prepare, sum the terms of all pairs, combine."""
+    from quell.estimate.reduce import calm
 
-    The sum is taken here (through `mapper`) unless `total` takes it where the trajectories are.
-    """
     theta = batch.theta if theta is None else theta
     with calm():
-        prepared = estimator.prepare(batch, state)
-    if total is not None:
-        sums = total(estimator, batch, prepared, theta)
-    else:
-        leaves = range(len(blocks(batch.pairs)))
-        (sums,) = contributions(estimator, batch, prepared, theta, leaves, mapper).values()
+        rows = estimator.prepare(problem, batch, state)
+    sums = total(estimator, batch, rows, theta)
     with calm():
-        return estimator.combine(sums, prepared, state)
-
-
-def contributions(
-    estimator: Estimator, batch: Batch, prepared: Any, theta: Array, leaves: range, mapper: Mapper = map
-) -> dict[Node, Sums]:
-    """Sums of consecutive blocks of pairs, merged as far as whole subtrees go."""
-    cut = blocks(batch.pairs)
-
-    def block(leaf: int) -> Sums:
-        with np.errstate(all="ignore"):
-            return estimator.contribution(batch, prepared, cut[leaf], theta)
-
-    tree = Tree(len(cut))
-    with calm():
-        for leaf, sums in zip(leaves, mapper(block, leaves), strict=True):
-            tree.add((0, leaf), sums)
-    return tree.nodes
-
-
-@contextmanager
-def calm() -> Iterator[None]:
-    """Around an estimator's arithmetic: no warnings, and matrix products on one thread (for the whole process).
-
-    Overflow in a wild member is found by looking at the result, so it need not also warn. OpenBLAS's own threads would
-    spin for a tenth of a second after a product, on the cores that the next iteration's episodes need, and a sum split
-    over them depends on how many there are.
-    """
-    with np.errstate(all="ignore"), _blas().limit(limits=1, user_api="blas"):
-        yield
-
-
-@functools.cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController()
+        return estimator.combine(problem, sums, rows, state)
 
 
 def total_variance(total: Array, squares: Array, count: float) -> float:
@@ -135,3 +117,22 @@ def total_variance(total: Array, squares: Array, count: float) -> float:
     if count < 2:
         return float("nan")
     return float((squares - total**2 / count).sum() / (count * (count - 1)))
+
+
+def fresh_variance(problem: Problem, estimates: int) -> State:
+    """The state that `batch_variance` keeps for so many estimates: nothing where pairs are independent."""
+    independent = problem.directions.independent
+    return {} if independent else {"last": np.full((estimates, problem.policy.dim), np.nan)}
+
+
+def batch_variance(problem: Problem, state: State, totals: Any, squares: Any, count: float) -> tuple[list[float], State]:
+    """V[g] of several estimates, each from the sum and sum of squares of its pairs' parts.
+
+    Only independent pairs tell the variance of their mean by their spread. Where pairs are drawn jointly (orthogonal
+    directions, a Halton sequence) it is half the squared distance to the last batch's estimate: theta moves little in
+    between, and the estimates of two batches are independent.
+    """
+    if problem.directions.independent:
+        return [total_variance(total, square, count) for total, square in zip(totals, squares, strict=True)], {}
+    means = np.stack([total / max(count, 1) for total in totals])
+    return (np.square(means - state["last"]).sum(axis=1) / 2).tolist(), {"last": means}

@@ -7,20 +7,18 @@ At theta + sigma eps_i and averaged over i it is RE (eq. 7), an estimate of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from quell.estimate import Estimate, State, total_variance
-from quell.policy import Policy
-from quell.reduce import Sums, accumulate
-from quell.returns import alive, discounts, finite_pairs, leave_one_out, leave_pair_out, reward_to_go
-from quell.types import Batch
+from quell.estimate import Estimate, Needs, Problem, Rows, total_variance
+from quell.estimate.returns import alive, discounts, finite_pairs, mean_of_others, reward_to_go, spread
+from quell.policy.network import Policy
+from quell.registry import DISCOUNT
+from quell.types import Array, Batch, Pair, State, Sums
 
-Array = NDArray[Any]
 Baseline = Literal["none", "leave-one-out"]
 
 
@@ -28,7 +26,7 @@ Baseline = Literal["none", "leave-one-out"]
 class Advantages:
     """Reward-to-go less its baseline, for every discount, member and step (0 after the end)."""
 
-    togo: Array  # [k, 2N, t]: G_t
+    reward_to_go: Array  # [k, 2N, t]: G_t
     values: Array  # [k, 2N, t]: G_t - b_t
     good: Array  # bool [N] pairs whose rewards are finite
 
@@ -42,13 +40,12 @@ def advantages(batch: Batch, gammas: Sequence[float], baseline: Baseline) -> Adv
     rewards = batch.rollouts.rewards
     good = finite_pairs(rewards)
     members = np.repeat(good, 2)
-    togo = reward_to_go(np.where(members[:, None], rewards, 0.0), gammas)
+    to_go = reward_to_go(np.where(members[:, None], rewards, 0.0), gammas)
     if baseline == "none":
-        return Advantages(togo, togo, good)
+        return Advantages(to_go, to_go, good)
     running = alive(batch.rollouts.steps, rewards.shape[1]) & members[:, None]
-    total, count = togo.sum(axis=1, keepdims=True), running.sum(axis=0)
-    others = leave_pair_out(total, count, togo, running) if batch.shared_noise else leave_one_out(total, count, togo)
-    return Advantages(togo, np.where(running, togo - others, 0.0), good)
+    others = mean_of_others(to_go, running, whole_pairs=batch.episodes.shared_noise)
+    return Advantages(to_go, np.where(running, to_go - others, 0.0), good)
 
 
 def step_weights(values: Array, gammas: Sequence[float]) -> Array:
@@ -56,25 +53,31 @@ def step_weights(values: Array, gammas: Sequence[float]) -> Array:
     return np.stack([discounts(gamma, values.shape[-1]) for gamma in gammas])[:, None] * values
 
 
-def pair_scores(policy: Policy, batch: Batch, pair: int, thetas: Array, weights: Array) -> Array:
-    """sum_t weights[k, t] grad log pi_{theta_m}(a_t | s_t) for the two members of a pair: [2, k, d] float32.
+def by_pair(values: Array) -> Array:
+    """[k, 2N, t] -> [N, 2, k, t]: pairs in front, then members."""
+    return values.reshape(len(values), -1, 2, *values.shape[2:]).transpose(1, 2, 0, *range(3, values.ndim + 1))
+
+
+def pair_scores(xp: Any, policy: Policy, pair: Pair, thetas: Any, weights: Any) -> Any:
+    """sum_t weights[m, k, t] grad log pi_{theta_m}(a_t | s_t) for the two members of a pair: [2, k, d] float32.
 
     Steps are padded to a power of two (at most the horizon), so that few shapes are ever compiled; padding weighs 0.
     The shape depends on the pair alone, never on who computes it, which keeps results bit-identical.
     """
-    from quell.scores import weighted_scores
+    from quell.policy.likelihood import weighted_scores
 
-    trajectories = batch.rollouts.trajectories
-    assert trajectories is not None, "this estimator needs recorded trajectories"
-    rows = slice(2 * pair, 2 * pair + 2)
-    length = padded_length(int(batch.rollouts.steps[rows].max()), trajectories.obs.shape[1])
+    end = recorded_length(xp, pair)
     sums = weighted_scores(policy)(
-        thetas,
-        trajectories.obs[rows, :length],
-        trajectories.actions[rows, :length],
-        np.ascontiguousarray(weights[:, :, :length].transpose(1, 0, 2), np.float32),
+        thetas, pair.obs[:, :end], pair.actions[:, :end], xp.asarray(weights[:, :, :end], xp.float32)
     )
-    return np.asarray(sums)
+    return xp.asarray(sums)
+
+
+def recorded_length(xp: Any, pair: Pair) -> int:
+    """How many steps of a pair are looked at: in NumPy the next power of two, in JAX all."""
+    assert pair.obs is not None, "this estimator needs recorded trajectories"
+    horizon = int(pair.obs.shape[1])
+    return padded_length(int(pair.steps.max()), horizon) if xp is np else horizon
 
 
 def padded_length(steps: int, horizon: int) -> int:
@@ -82,43 +85,42 @@ def padded_length(steps: int, horizon: int) -> int:
     return min(max(64, 1 << (max(steps, 1) - 1).bit_length()), horizon)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PolicyGradient:
     """Vanilla PG at theta from 2N full episodes, one update per batch.
 
     Rewards are divided by the standard deviation of the batch's returns, as the other methods' are.
     """
 
-    policy: Policy
-    gamma: float = 0.99
+    gamma: Annotated[float, DISCOUNT] = 0.99
+    """Discount of the reward-to-go."""
     baseline: Baseline = "none"
-    perturbs = False
-    records = True
-    updates = 1
+    """Baseline of the reward-to-go: none, or the mean over the other members at the same step."""
 
-    def init(self) -> State:
+    name: ClassVar[str] = "policy-gradient"
+    summary: ClassVar[str] = "likelihood-ratio policy gradient at theta"
+    needs: ClassVar[Needs] = Needs(perturbed=False, trajectories=True)
+
+    def init(self, problem: Problem) -> State:
         return {}
 
-    def prepare(self, batch: Batch, state: State) -> tuple[Advantages, Array]:
-        prepared = advantages(batch, [self.gamma], self.baseline)
-        returns = batch.rollouts.returns[np.repeat(prepared.good, 2)]
-        spread = returns.std() if len(returns) else 0.0
-        weights = step_weights(prepared.values, [self.gamma])
-        return prepared, weights / spread if spread > 0 else np.zeros_like(weights)
+    def prepare(self, problem: Problem, batch: Batch, state: State) -> Rows:
+        advantage = advantages(batch, [self.gamma], self.baseline)
+        returns = batch.rollouts.returns[np.repeat(advantage.good, 2)]
+        scale = spread(returns) if len(returns) else 0.0
+        weights = step_weights(advantage.values, [self.gamma])
+        weights = weights / scale if scale > 0 else np.zeros_like(weights)
+        return Rows({"weights": by_pair(weights), "good": advantage.good})
 
-    def contribution(
-        self, batch: Batch, prepared: tuple[Advantages, Array], pairs: Iterable[int], theta: Array
-    ) -> Sums:
-        found, weights = prepared
-        sums: Sums = {"count": np.zeros(()), "g": np.zeros(len(theta)), "gg": np.zeros(len(theta))}
-        thetas = np.stack([theta, theta])
-        for pair in pairs:
-            if found.good[pair]:
-                for g in pair_scores(self.policy, batch, pair, thetas, weights[:, 2 * pair : 2 * pair + 2])[:, 0]:
-                    accumulate(sums, count=1.0, g=g, gg=np.square(g, dtype=np.float64))
-        return sums
+    def terms(self, problem: Problem, pair: Pair, row: dict[str, Any], theta: Any, xp: Any = np) -> dict[str, Any]:
+        scores = pair_scores(xp, problem.policy, pair, xp.stack([theta, theta]), row["weights"])[:, 0]
+        wide = scores.astype(np.float64) if xp is np else scores
+        return {"count": 2.0, "g": wide.sum(axis=0), "gg": xp.square(wide).sum(axis=0)}
 
-    def combine(self, sums: Sums, prepared: Any, state: State) -> Estimate:
+    def combine(self, problem: Problem, sums: Sums, rows: Rows, state: State) -> Estimate:
         count = float(sums["count"])
         metrics = {"variance/method": total_variance(sums["g"], sums["gg"], count)}
         return Estimate((sums["g"] / max(count, 1)).astype(np.float32), state, metrics)
+
+
+ESTIMATORS = [PolicyGradient]

@@ -8,94 +8,54 @@ and QMC, and with a deterministic policy it is Det.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from quell.estimate import Estimate, State, total_variance
-from quell.reduce import Sums, accumulate
-from quell.returns import Shaping, finite_pairs, shape
-from quell.types import Batch
-
-Array = NDArray[Any]
+from quell.estimate import Estimate, Needs, Problem, Rows, batch_variance, fresh_variance
+from quell.estimate.returns import Shaping, shaped_fitness
+from quell.perturb.gaussian import Gaussian
+from quell.types import Batch, Pair, State, Sums
 
 
-@dataclass(frozen=True)
-class Fitness:
-    """What is global about a batch of returns."""
-
-    fitness: Array  # [2N] shaped returns, less the mean of the other pairs; 0 for members of bad pairs
-    scale: float  # what the control variate is multiplied by, so that it matches the shaped returns
-    good: Array  # bool [N] pairs whose two returns are finite
-
-
-def shaped_fitness(returns: Array, how: Shaping) -> Fitness:
-    """Shape the returns of the good pairs and centre each pair on the mean of the others.
-
-    The centre cancels in a symmetric pair. In a GCMC pair it does not, and the mean of the *other* pairs, which is
-    independent of this one, removes the returns' common part without bias.
-    """
-    good = finite_pairs(returns)
-    members = np.repeat(good, 2)
-    fitness = np.zeros(len(returns))
-    scale = 0.0
-    if good.any():
-        shaped, scale = shape(returns[members], how)
-        by_pair = shaped.reshape(-1, 2)
-        count = len(by_pair)
-        others = (by_pair.sum() - by_pair.sum(axis=1)) / (2 * count - 2) if count > 1 else by_pair.mean(axis=1)
-        fitness[members] = (by_pair - np.reshape(others, (-1, 1))).reshape(-1)
-    return Fitness(fitness, scale, good)
-
-
-def pair_score(values: Array, eps: tuple[Array, Array], sigma: float, symmetric: bool) -> Array:
-    """X_i = (J+ eps+ + J- eps-) / (2 sigma), for values (J+, J-)."""
-    if symmetric:
-        return np.float32((values[0] - values[1]) / (2 * sigma)) * eps[0]
-    return np.float32(values[0] / (2 * sigma)) * eps[0] + np.float32(values[1] / (2 * sigma)) * eps[1]
-
-
-def others_removed(returns: Array, good: int) -> Array:
-    """Discounted returns [k, 2N] less the mean over the other (good) pairs; bad pairs have return 0 here."""
-    if good < 2:
-        return returns
-    by_pair = returns.reshape(len(returns), -1, 2)
-    others = (by_pair.sum(axis=(1, 2), keepdims=True) - by_pair.sum(axis=2, keepdims=True)) / (2 * good - 2)
-    return np.asarray(by_pair - others).reshape(returns.shape)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Score:
     """The plain ES estimator."""
 
     shaping: Shaping = "normalise"
-    perturbs = True
-    records = False
-    updates = 1
+    """What is done to the returns of a batch: (J - mean)/std, centred ranks, or nothing."""
 
-    def init(self) -> State:
-        return {}
+    name: ClassVar[str] = "score"
+    summary: ClassVar[str] = "evolution strategies: returns times directions"
+    needs: ClassVar[Needs] = Needs(perturbed=True, trajectories=False)
 
-    def prepare(self, batch: Batch, state: State) -> Fitness:
-        return shaped_fitness(batch.rollouts.returns, self.shaping)
+    def init(self, problem: Problem) -> State:
+        return fresh_variance(problem, 1)
 
-    def contribution(self, batch: Batch, prepared: Fitness, pairs: Iterable[int], theta: Array) -> Sums:
-        dim = len(batch.theta)
-        sums: Sums = {"count": np.zeros(()), "x": np.zeros(dim), "xx": np.zeros(dim)}
-        for pair in pairs:
-            if not prepared.good[pair]:
-                continue
-            eps = batch.directions.pair(batch.iteration, pair)
-            values = prepared.fitness[2 * pair : 2 * pair + 2]
-            x = pair_score(values, eps, batch.sigma, batch.directions.symmetric)
-            accumulate(sums, count=1.0, x=x, xx=np.square(x))
-        return sums
+    def prepare(self, problem: Problem, batch: Batch, state: State) -> Rows:
+        shaped = shaped_fitness(batch.rollouts.returns, self.shaping)
+        return Rows({"fitness": shaped.fitness.reshape(-1, 2), "good": shaped.good})
 
-    def combine(self, sums: Sums, prepared: Fitness, state: State) -> Estimate:
+    def terms(self, problem: Problem, pair: Pair, row: dict[str, Any], theta: Any, xp: Any = np) -> dict[str, Any]:
+        x = pair_score(xp, row["fitness"], pair.eps, problem.directions)
+        return {"count": 1.0, "x": x, "xx": xp.square(x)}
+
+    def combine(self, problem: Problem, sums: Sums, rows: Rows, state: State) -> Estimate:
         count = float(sums["count"])
-        variance = total_variance(sums["x"], sums["xx"], count)
-        metrics = {"variance/es": variance, "variance/method": variance, "variance/ratio": 1.0}
-        return Estimate((sums["x"] / max(count, 1)).astype(np.float32), state, metrics)
+        (variance,), learned = batch_variance(problem, state, [sums["x"]], [sums["xx"]], count)
+        metrics = {"variance/method": variance}
+        if type(problem.directions) is Gaussian:  # what other directions save is not to be seen from their own batches
+            metrics |= {"variance/es": variance, "variance/ratio": 1.0}
+        return Estimate((sums["x"] / max(count, 1)).astype(np.float32), state | learned, metrics)
+
+
+def pair_score(xp: Any, values: Any, eps: Any, directions: Any) -> Any:
+    """X_i = (J+ eps+ + J- eps-) / (2 sigma), for values (J+, J-), in single precision."""
+    twice = 2 * directions.sigma
+    if directions.symmetric:
+        return xp.float32((values[0] - values[1]) / twice) * eps[0]
+    return xp.float32(values[0] / twice) * eps[0] + xp.float32(values[1] / twice) * eps[1]
+
+
+ESTIMATORS = [Score]

@@ -11,112 +11,119 @@ sign. On the first update theta equals old, so clipping and the penalty act only
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 
-from quell.estimate import Estimate, State
-from quell.estimate.policy_gradient import Advantages, Baseline, advantages, padded_length
-from quell.policy import Policy
-from quell.reduce import Sums, accumulate
-from quell.returns import alive
-from quell.scores import kl, log_prob
-from quell.types import Batch
-
-Array = NDArray[Any]
+from quell.estimate import Estimate, Needs, Problem, Rows
+from quell.estimate.policy_gradient import Baseline, advantages, recorded_length
+from quell.estimate.returns import alive, spread
+from quell.policy.network import Policy
+from quell.registry import COUNT, DISCOUNT, POSITIVE, SIZE
+from quell.types import Batch, Pair, State, Sums
 
 
-@dataclass(frozen=True)
-class Prepared:
-    found: Advantages
-    values: Array  # [2N, t] scaled advantages
-    mask: Array  # [2N, t] real steps
-    steps: float  # their number
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Surrogate:
-    """PPO's clipped or TRPO's penalised surrogate on 2N full episodes."""
+    """What PPO and TRPO share: the gradient of a surrogate on 2N full episodes."""
 
-    policy: Policy
-    kind: Literal["ppo", "trpo"]
-    gamma: float = 0.99
+    gamma: Annotated[float, DISCOUNT] = 0.99
+    """Discount of the reward-to-go."""
     baseline: Baseline = "none"
-    clip: float = 0.2
-    penalty: float = 0.1
+    """Baseline of the reward-to-go: none, or the mean over the other members at the same step."""
+    updates: Annotated[int, SIZE] = 1
+    """Gradient steps per batch (+M means 10)."""
     normalise_advantages: bool = False
-    updates: int = 1
-    perturbs = False
-    records = True
+    """Subtract the advantages' mean (+A); they are divided by their standard deviation in any case."""
 
-    def init(self) -> State:
+    name: ClassVar[str]
+    summary: ClassVar[str]
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(perturbed=False, trajectories=True, updates=self.updates)
+
+    def gain(self, xp: Any, ratio: Any, advantage: Any, divergence: Any) -> Any:
+        """What a step adds to the objective."""
+        raise NotImplementedError
+
+    def init(self, problem: Problem) -> State:
         return {}
 
-    def prepare(self, batch: Batch, state: State) -> Prepared:
-        found = advantages(batch, [self.gamma], self.baseline)
-        values = found.values[0]
-        mask = alive(batch.rollouts.steps, values.shape[1]) & np.repeat(found.good, 2)[:, None]
+    def prepare(self, problem: Problem, batch: Batch, state: State) -> Rows:
+        advantage = advantages(batch, [self.gamma], self.baseline)
+        values = advantage.values[0]
+        mask = alive(batch.rollouts.steps, values.shape[1]) & np.repeat(advantage.good, 2)[:, None]
         real = values[mask]
         if self.normalise_advantages and len(real):
             values = values - real.mean()
-        spread = real.std() if len(real) else 0.0
+        scale = spread(real) if len(real) else 0.0
         # Without advantage normalisation they are still brought to unit scale, which Adam would do anyway.
-        values = values / spread if spread > 0 else np.zeros_like(values)
-        return Prepared(found, np.where(mask, values, 0.0), mask, float(mask.sum()))
+        values = np.where(mask, values / scale if scale > 0 else 0.0, 0.0)
+        by_pair = {"values": values, "mask": mask}
+        pairs = {name: a.reshape(-1, 2, a.shape[-1]).astype(np.float32) for name, a in by_pair.items()}
+        shared = {"old": batch.theta, "steps": np.asarray(max(mask.sum(), 1), np.float64)}
+        return Rows({**pairs, "good": advantage.good}, shared)
 
-    def contribution(self, batch: Batch, prepared: Prepared, pairs: Iterable[int], theta: Array) -> Sums:
-        trajectories = batch.rollouts.trajectories
-        assert trajectories is not None, "this estimator needs recorded trajectories"
-        sums: Sums = {"g": np.zeros(len(theta)), "kl": np.zeros(())}
-        gradient = _gradient(self.policy, self.kind, self.clip, self.penalty)
-        for pair in pairs:
-            if not prepared.found.good[pair]:
-                continue
-            rows = slice(2 * pair, 2 * pair + 2)
-            length = padded_length(int(batch.rollouts.steps[rows].max()), trajectories.obs.shape[1])
-            divergence, g = gradient(
-                theta,
-                batch.theta,
-                trajectories.obs[rows, :length],
-                trajectories.actions[rows, :length],
-                prepared.values[rows, :length].astype(np.float32),
-                prepared.mask[rows, :length].astype(np.float32),
-            )
-            accumulate(sums, g=np.asarray(g), kl=np.asarray(divergence))
-        return sums
+    def terms(self, problem: Problem, pair: Pair, row: dict[str, Any], theta: Any, xp: Any = np) -> dict[str, Any]:
+        end = recorded_length(xp, pair)
+        data = [a[:, :end] for a in (pair.obs, pair.actions, row["values"], row["mask"])]
+        divergence, gradient = _gradient(self, problem.policy)(theta, row["old"], *data)
+        return {"g": xp.asarray(gradient), "kl": xp.asarray(divergence)}
 
-    def combine(self, sums: Sums, prepared: Prepared, state: State) -> Estimate:
-        steps = max(prepared.steps, 1)
+    def combine(self, problem: Problem, sums: Sums, rows: Rows, state: State) -> Estimate:
+        steps = float(rows.shared["steps"])
         return Estimate((sums["g"] / steps).astype(np.float32), state, {"pg/kl": float(sums["kl"] / steps)})
 
 
-@functools.lru_cache(maxsize=32)
-def _gradient(policy: Policy, kind: str, clip: float, penalty: float) -> Callable[..., Any]:
-    """Compiled (KL, gradient) of the surrogate summed over real steps."""
+@dataclass(frozen=True, kw_only=True)
+class Ppo(Surrogate):
+    """The clipped surrogate."""
 
-    def objective(
-        theta: jax.Array,
-        old: jax.Array,
-        obs: jax.Array,
-        actions: jax.Array,
-        values: jax.Array,
-        mask: jax.Array,
-    ) -> tuple[jax.Array, jax.Array]:
+    clip: Annotated[float, POSITIVE] = 0.2
+    """Clipping range of the probability ratio."""
+
+    name: ClassVar[str] = "ppo"
+    summary: ClassVar[str] = "clipped surrogate"
+
+    def gain(self, xp: Any, ratio: Any, advantage: Any, divergence: Any) -> Any:
+        return xp.minimum(ratio * advantage, xp.clip(ratio, 1 - self.clip, 1 + self.clip) * advantage)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trpo(Surrogate):
+    """The surrogate less a penalty on the KL divergence."""
+
+    kl_penalty: Annotated[float, COUNT] = 0.1
+    """Weight of the KL divergence; 0.1 or 1.0 in the paper."""
+
+    name: ClassVar[str] = "trpo"
+    summary: ClassVar[str] = "surrogate with a KL penalty"
+
+    def gain(self, xp: Any, ratio: Any, advantage: Any, divergence: Any) -> Any:
+        return ratio * advantage - self.kl_penalty * divergence
+
+
+@functools.lru_cache(maxsize=32)
+def _gradient(surrogate: Surrogate, policy: Policy) -> Callable[..., Any]:
+    """Compiled (KL, gradient) of the surrogate summed over real steps."""
+    import jax
+    import jax.numpy as jnp
+
+    from quell.policy.likelihood import kl, log_prob
+
+    def objective(theta: Any, old: Any, obs: Any, actions: Any, values: Any, mask: Any) -> tuple[Any, Any]:
         ratio = jnp.exp(log_prob(policy, theta, obs, actions) - log_prob(policy, old, obs, actions))
         divergence = kl(policy, theta, old, obs) * mask
-        if kind == "ppo":
-            gain = jnp.minimum(ratio * values, jnp.clip(ratio, 1 - clip, 1 + clip) * values)
-        else:
-            gain = ratio * values - penalty * divergence
-        return (gain * mask).sum(), divergence.sum()
+        return (surrogate.gain(jnp, ratio, values, divergence) * mask).sum(), divergence.sum()
 
-    def value_and_gradient(*args: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def value_and_gradient(*args: Any) -> tuple[Any, Any]:
         (_, divergence), gradient = jax.value_and_grad(objective, has_aux=True)(*args)
         return divergence, gradient
 
     return jax.jit(value_and_gradient)
+
+
+ESTIMATORS = [Ppo, Trpo]

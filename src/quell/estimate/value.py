@@ -13,13 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from quell.estimate import State
 from quell.keys import Purpose, generator
-from quell.reduce import Sums
+from quell.types import Array, State, Sums
 
-Array = NDArray[Any]
 Kind = Literal["linear", "network"]
 REACH = 10.0  # observations are clipped here, so that a wild member cannot rule the fit
 
@@ -34,7 +31,6 @@ class ValueFunction:
 
     kind: Kind
     obs_size: int
-    targets: int = 1  # discounts whose reward-to-go is predicted
     decay: float = 0.95
     units: int = 48
     ridge: float = 1e-4
@@ -44,25 +40,26 @@ class ValueFunction:
         return 4 + 4 * self.obs_size + (self.units if self.kind == "network" else 0)
 
     def init(self) -> State:
-        return self._named(np.zeros((self.size, self.size)), np.zeros((self.size, self.targets)))
+        return self._named(np.zeros((self.size, self.size)), np.zeros((self.size, 1)))
 
-    def _named(self, gram: Array, target: Array) -> State:
+    def _named(self, gram: Any, target: Any) -> dict[str, Any]:
         return {f"{self.kind}.gram": gram, f"{self.kind}.target": target}
 
-    def features(self, obs: Array) -> Array:
+    def features(self, obs: Any, xp: Any = np) -> Any:
         """phi [t, f] for one member's observations [t, o], padded to the horizon."""
-        seen = np.clip(np.nan_to_num(obs.astype(np.float64)), -REACH, REACH)
-        past = (np.arange(len(obs)) / len(obs))[:, None]
+        wide = obs.astype(np.float64) if xp is np else obs
+        seen = xp.clip(xp.nan_to_num(wide), -REACH, REACH)
+        past = (xp.arange(len(obs)) / len(obs))[:, None]
         left = 1 - past
-        square = np.square(seen)
+        square = xp.square(seen)
         parts = [past**0, past, past**2, past**3, seen, square, left * seen, left * square]
         if self.kind == "network":
             weights, time, bias = _first_layer(self.obs_size, self.units)
-            parts.append(np.tanh(seen @ weights + past * time + bias))
-        return np.concatenate(parts, axis=1)
+            parts.append(xp.tanh(seen @ weights + past * time + bias))
+        return xp.concatenate(parts, axis=1)
 
     def weights(self, state: State) -> Array:
-        """w [f, targets]; zeros while there is nothing to fit."""
+        """w [f, 1]; zeros while there is nothing to fit."""
         gram, target = state[f"{self.kind}.gram"], state[f"{self.kind}.target"]
         scale = np.diag(gram)
         if not scale[0] > 0:
@@ -70,20 +67,26 @@ class ValueFunction:
         damped = gram + np.diag(self.ridge * scale + 1e-9 * scale[0])
         return np.linalg.solve(damped, target)
 
-    def apply(self, weights: Array, obs: Array, togo: Array, steps: Array) -> tuple[Array, Sums]:
-        """What is predicted for some members, and what they add to the next fit.
+    def apply(self, weights: Any, obs: Any, reward_to_go: Any, steps: Any, xp: Any = np) -> tuple[Any, dict[str, Any]]:
+        """What is predicted for a pair's members, and what they add to the next fit.
 
-        For obs [m, t, o], rewards-to-go [targets, m, t] and the members' steps [m]: (V [targets, m, t], zero after an
-        episode's end, and the sums of phi phi' and phi G over real steps). One member at a time, to bound memory.
+        For obs [2, t, o], rewards-to-go [2, t] and the members' steps [2]: (V [2, t], zero after an episode's end, and
+        the sums of phi phi' and phi G over real steps). One member at a time, to bound memory.
         """
-        values, sums = np.zeros_like(togo), self.init()
-        gram, target = sums.values()
-        for member, count in enumerate(steps):
-            phi = self.features(obs[member])[:count]
-            values[:, member, :count] = (phi @ weights).T
-            gram += phi.T @ phi
-            target += phi.T @ togo[:, member, :count].T
-        return values, sums
+        values, gram, target = [], 0.0, 0.0
+        for member in range(2):
+            phi = self.features(obs[member], xp)
+            if xp is np:  # shapes may depend on data, and products over real steps alone are faster
+                phi = phi[: steps[member]]
+                value = np.zeros(len(obs[member]))
+                value[: steps[member]] = (phi @ weights)[:, 0]
+            else:
+                phi = xp.where(xp.arange(len(phi))[:, None] < steps[member], phi, 0.0)
+                value = (phi @ weights)[:, 0]
+            values.append(value)
+            gram = gram + phi.T @ phi
+            target = target + phi.T @ reward_to_go[member, : len(phi), None]
+        return xp.stack(values), self._named(gram, target)
 
     def update(self, state: State, sums: Sums) -> State:
         """The state with a batch's sums added to what is left of the older ones."""

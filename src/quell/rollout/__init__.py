@@ -1,29 +1,61 @@
-"""Engines: things that run episodes."""
+"""Engines: things that run episodes and sum what an estimator makes of them.
+
+simulate   episodes of several members in lockstep, in one process
+cpu        processes on this machine
+cluster    Ray
+"""
 
 from __future__ import annotations
 
+import os
 from typing import Any, Protocol
 
-from numpy.typing import NDArray
-
-from quell.estimate import Total
-from quell.observations import ObsStats
-from quell.rollout.cpu import CpuEngine
-from quell.types import Episodes, Rollouts
-
-__all__ = ["CpuEngine", "Engine"]
+from quell.estimate import Estimator, Problem, Rows
+from quell.policy.normalise import ObsStats
+from quell.types import Array, Batch, Episodes, Rollouts, Sums
 
 
 class Engine(Protocol):
     """Runs episodes of one task with one policy; results depend on the request alone, never on the engine's size."""
 
-    def rollout(self, theta: NDArray[Any], episodes: Episodes, normaliser: ObsStats | None = None) -> Rollouts: ...
+    def rollout(self, theta: Array, episodes: Episodes, normaliser: ObsStats | None = None) -> Rollouts:
+        """Run all members. Arrays are valid until the next call; trajectories may stay where they were made."""
 
-    @property
-    def total(self) -> Total | None:
-        """Adds up the contributions of the batch just run where its trajectories are, if that is not this process."""
+    def total(self, estimator: Estimator, batch: Batch, rows: Rows, theta: Array) -> Sums:
+        """The sum of the terms of all pairs of the batch just run."""
 
     def metrics(self) -> dict[str, float]:
         """What there is to log about the engine itself."""
 
     def close(self) -> None: ...
+
+    def __enter__(self) -> Engine: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+class Compute(Protocol):
+    """Where episodes run: a frozen dataclass in `ENGINES`. Results do not depend on it, so it is no part of a config."""
+
+    def validate(self) -> None:
+        """Raise UsageError for what makes no sense or cannot be had."""
+
+    def make(self, task: Any, problem: Problem, *, members: int, states: int = 0) -> Engine:
+        """The engine; `members` and `states` (per episode) are the most it will ever be asked for at once."""
+
+
+def make_engine(compute: Compute, task: Any, problem: Problem, *, members: int, states: int = 0) -> Engine:
+    """An engine for a task, as a `Compute` says."""
+    return compute.make(task, problem, members=members, states=states)
+
+
+def default_compute(workers: int | None = None) -> Compute:
+    """Processes of this machine."""
+    from quell.rollout.cpu import Cpu
+
+    return Cpu(workers=workers)
+
+
+def default_workers() -> int:
+    """One worker per core this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)

@@ -1,11 +1,51 @@
-"""Many machines: episodes and contributions on Ray actors, each running the CPU engine.
+"""Many machines: the Ray engine's settings.
 
-    session.py   start a local cluster (loopback only) or connect to one
-    worker.py    what runs on an actor: episodes of a shard, then its contributions
-    fleet.py     keep workers alive, hand them work, re-issue what is lost
-    engine.py    the engine: cut an iteration into shards, gather scalars, add up sums
-
-Trajectories never leave the worker that made them. Out go theta and what `prepare` found; back come scalars and sums of
-size d, merged on the worker along the tree of `quell.reduce`. Nothing that is random, summed or decided depends on who
-does what, so a run has the same bits as on one machine, whatever dies, hangs or joins on the way.
+session  starting or joining a cluster
+fleet    keeping workers alive, re-issuing what is lost
+worker   what runs on an actor
+engine   cutting an iteration into shards, adding up their sums
 """
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from quell.errors import require
+from quell.estimate import Problem
+from quell.registry import POSITIVE, SIZE, check
+from quell.rollout import Engine, default_workers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ray:
+    """Workers on a Ray cluster, by default one of its own on this machine."""
+
+    workers: Annotated[int | None, SIZE] = None
+    """Actors, by default as many as the cluster's cores allow. Results do not depend on it."""
+    address: str | None = None
+    """host:port of a running cluster's head node, or auto for the one this machine belongs to."""
+    worker_cores: Annotated[int, SIZE] = 1
+    """Cores per worker."""
+    worker_timeout: Annotated[float, POSITIVE] = 60.0
+    """Seconds without a sign of life after which a worker is replaced and its work done by another."""
+
+    name: ClassVar[str] = "ray"
+    summary: ClassVar[str] = "workers on a Ray cluster"
+
+    @property
+    def processes(self) -> int:
+        """Workers, where the cluster is this machine alone."""
+        return self.workers or max(1, default_workers() // self.worker_cores)
+
+    def validate(self) -> None:
+        check(self)
+        require("ray", "engine 'ray'")
+
+    def make(self, task: Any, problem: Problem, *, members: int, states: int = 0) -> Engine:
+        from quell.rollout.cluster.engine import RayEngine
+
+        return RayEngine(task, problem, members=members, states=states, compute=self)
+
+
+ENGINES = [Ray]

@@ -8,21 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from quell.compute import Compute
-from quell.estimate import Estimator
-from quell.observations import ObsStats
-from quell.perturb import Directions
-from quell.policy import Policy
-from quell.reduce import Sums, Tree, blocks, shards
+from quell.estimate import Estimator, Problem, Rows
+from quell.estimate.reduce import Tree, blocks, shards
+from quell.policy.normalise import ObsStats
+from quell.rollout.cluster import Ray
 from quell.rollout.cluster.fleet import Fleet, Job, Patience
 from quell.rollout.cluster.session import Session
 from quell.rollout.cluster.worker import Request, Scalars, Setup
 from quell.tasks.base import Task
-from quell.types import Batch, Episodes, Rollouts
-
-Array = NDArray[Any]
+from quell.types import Array, Batch, Episodes, Rollouts, Sums
 
 
 @dataclass
@@ -39,16 +34,15 @@ class RayEngine:
     def __init__(
         self,
         task: Task,
-        policy: Policy,
-        directions: Directions,
-        estimator: Estimator,
+        problem: Problem,
         *,
         members: int,
-        compute: Compute,
+        compute: Ray,
+        states: int = 0,
         patience: Patience | None = None,
     ) -> None:
-        self.policy, self._horizon = policy, task.horizon
-        setup = Setup(task, policy, directions, estimator, members, compute.worker_cores)
+        self._horizon = task.horizon
+        setup = Setup(task, problem, members=members, states=states, cores=compute.worker_cores)
         self._session = Session(compute.address, compute.processes * compute.worker_cores)
         count = compute.processes if self._session.local else compute.workers
         patience = patience or Patience(compute.worker_timeout, max(120.0, 2 * compute.worker_timeout))
@@ -56,7 +50,7 @@ class RayEngine:
             import ray
 
             self._ray = ray
-            self.fleet = Fleet(setup, count, len(blocks(directions.pairs)), patience)
+            self.fleet = Fleet(setup, count, len(blocks(max(1, members // 2))), patience)
         except BaseException:
             self._session.close()
             raise
@@ -72,10 +66,10 @@ class RayEngine:
         self._request = request, reference
         self.traffic = Traffic(broadcast=theta.nbytes)
         count = len(episodes.members)
-        if episodes.evaluation:
+        if not episodes.paired:
             cut = [range(row, row + 1) for row in range(count)]
         else:
-            cut = [range(2 * block.start, 2 * block.stop) for block in blocks(count // 2)]
+            cut = [range(2 * block.start, 2 * block.stop) for block in blocks(episodes.pairs)]
         split = shards(len(cut), self.fleet.ready)
         jobs = [self._rollout_job(reference, range(cut[s[0]].start, cut[s[-1]].stop)) for s in split]
         self._shards = list(zip(split, jobs, strict=True))
@@ -83,22 +77,24 @@ class RayEngine:
         self.traffic.gathered += sum(result.nbytes for result in results)
         return _joined(results, self._horizon if episodes.record else 1)
 
-    def total(self, estimator: Estimator, batch: Batch, prepared: Any, theta: Array) -> Sums:
-        """The sum of the contributions of all pairs of the batch just run (`estimator` is the one given at the start).
+    def total(self, estimator: Estimator, batch: Batch, rows: Rows, theta: Array) -> Sums:
+        """The sum of the terms of all pairs of the batch just run.
 
         Each worker merges its blocks as far as whole subtrees go, and the rest of the tree is added up here.
         """
         assert self._request is not None
         request, reference = self._request
-        assert batch.iteration == request.episodes.iteration
+        assert batch.episodes is request.episodes
         moved = None if theta is request.theta else theta
-        self.traffic.broadcast += _nbytes(prepared) + _nbytes(moved)
-        prepared, moved = self._ray.put(prepared), None if moved is None else self._ray.put(moved)
-        jobs = [
-            Job(_Contribute(reference, leaves, prepared, moved), done.holder if estimator.records else None)
-            for leaves, done in self._shards
-        ]
-        tree = Tree(len(blocks(batch.pairs)))
+        self.traffic.broadcast += _nbytes(rows) + _nbytes(moved)
+        moved = None if moved is None else self._ray.put(moved)
+        cut = blocks(batch.pairs)
+        jobs = []
+        for leaves, done in self._shards:
+            part = rows.part(range(cut[leaves[0]].start, cut[leaves[-1]].stop))
+            call = _Contribute(reference, estimator, leaves, self._ray.put(part), moved)
+            jobs.append(Job(call, done.holder if estimator.needs.trajectories else None))
+        tree = Tree(len(cut))
         for nodes in self.fleet.run(jobs):
             self.traffic.gathered += _nbytes(nodes)
             for node, sums in sorted(nodes.items()):
@@ -135,13 +131,14 @@ class _Contribute:
     """The call for a shard's contributions."""
 
     request: Any
+    estimator: Estimator
     leaves: range
-    prepared: Any
+    rows: Any
     theta: Any
 
     def __call__(self, actor: Any) -> Any:
         call = actor.contribute.options(concurrency_group="work")
-        return call.remote(self.request, self.leaves, self.prepared, self.theta)
+        return call.remote(self.request, self.estimator, self.leaves, self.rows, self.theta)
 
 
 def _joined(parts: list[Scalars], width: int) -> Rollouts:
@@ -152,7 +149,9 @@ def _joined(parts: list[Scalars], width: int) -> Rollouts:
         rewards[row : row + len(part.rewards), : part.rewards.shape[1]] = part.rewards
         row += len(part.rewards)
     joined = {name: np.concatenate([getattr(p, name) for p in parts]) for name in ("steps", "terminated", "obs_sums")}
-    return Rollouts(rewards, trajectories=None, **joined)
+    parts_states = [part.states for part in parts if part.states is not None]
+    states = np.concatenate(parts_states) if parts_states else None
+    return Rollouts(rewards, trajectories=None, states=states, **joined)
 
 
 def _nbytes(value: Any) -> int:

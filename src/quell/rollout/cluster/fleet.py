@@ -22,7 +22,6 @@ from typing import Any
 
 from quell.errors import EngineFailure, QuellError
 from quell.rollout.cluster.worker import Setup, Worker
-from quell.rollout.cpu import WorkerLost
 
 TICK = 0.5  # the longest wait before faults are looked for again
 LOOK = 2.0  # between looks at what the cluster offers
@@ -198,8 +197,9 @@ class Fleet:
             return []
         except errors.RayTaskError as error:
             cause = error.cause
-            if not isinstance(cause, WorkerLost | errors.RayError):
-                raise cause if isinstance(cause, QuellError) else QuellError(f"a worker failed:\n{error}") from None
+            lost = isinstance(cause, EngineFailure) and cause.lost
+            if not lost and not isinstance(cause, errors.RayError):
+                raise cause if isinstance(cause, QuellError) else EngineFailure(f"a worker failed:\n{error}") from None
             self._blame(member, cause)
             return []
         except errors.RayError as error:

@@ -5,23 +5,15 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
-from numpy.typing import NDArray
-
-from quell.estimate import Estimator, contributions
-from quell.observations import ObsStats
-from quell.perturb import Directions
-from quell.policy import Policy
-from quell.reduce import Node, Sums, blocks
-from quell.rollout.cpu import CpuEngine
+from quell.estimate import Estimator, Problem, Rows
+from quell.estimate.reduce import Node, blocks
+from quell.policy.normalise import ObsStats
+from quell.rollout.cpu.engine import CpuEngine
 from quell.tasks.base import Task
-from quell.types import Batch, Episodes
-
-Array = NDArray[Any]
+from quell.types import Array, Batch, Episodes, Sums
 
 
 @dataclass(frozen=True)
@@ -29,10 +21,9 @@ class Setup:
     """Everything about a run that a worker needs to know once."""
 
     task: Task
-    policy: Policy
-    directions: Directions
-    estimator: Estimator
+    problem: Problem
     members: int
+    states: int
     cores: int
 
 
@@ -54,10 +45,12 @@ class Scalars:
     steps: Array  # [n]
     terminated: Array  # [n]
     obs_sums: Array  # [n, 2, o]
+    states: Array | None  # [n, states, o]
 
     @property
     def nbytes(self) -> int:
-        return sum(a.nbytes for a in (self.rewards, self.steps, self.terminated, self.obs_sums))
+        arrays = (self.rewards, self.steps, self.terminated, self.obs_sums, self.states)
+        return sum(a.nbytes for a in arrays if a is not None)
 
 
 class Worker:
@@ -72,9 +65,9 @@ class Worker:
     def start(self) -> tuple[str, int]:
         """Make ready to work; (host, process id). Not done on construction, so that errors arrive as they are."""
         if not self._started:  # it is asked again where the answer was lost
-            cores, parts = self._setup.cores, (self._setup.task, self._setup.policy, self._setup.directions)
-            self._engine = CpuEngine(*parts, workers=cores, members=self._setup.members)
-            self._threads = ThreadPoolExecutor(cores)
+            setup = self._setup
+            sizes = {"workers": setup.cores, "members": setup.members, "states": setup.states}
+            self._engine = CpuEngine(setup.task, setup.problem, **sizes)
             self._started = True
         return socket.gethostname(), os.getpid()
 
@@ -86,31 +79,35 @@ class Worker:
         """Run the episodes of some members and tell their scalars."""
         with self._work():
             self._run(request, rows)
-        found, cut = self._engine.results(request.episodes), slice(rows.start, rows.stop)
+        played, cut = self._engine.results(request.episodes), slice(rows.start, rows.stop)
         if request.episodes.record:
-            rewards = found.rewards[cut, : int(found.steps[cut].max())]
+            rewards = played.rewards[cut, : int(played.steps[cut].max())]
         else:
-            rewards = found.returns[cut, None]
-        return Scalars(rewards.copy(), found.steps[cut], found.terminated[cut], found.obs_sums[cut].copy())
+            rewards = played.returns[cut, None]
+        states = None if played.states is None else played.states[cut].copy()
+        return Scalars(rewards.copy(), played.steps[cut], played.terminated[cut], played.obs_sums[cut].copy(), states)
 
-    def contribute(self, request: Request, leaves: range, prepared: Any, theta: Array | None) -> dict[Node, Sums]:
+    def contribute(
+        self, request: Request, estimator: Estimator, leaves: range, rows: Rows, theta: Array | None
+    ) -> dict[Node, Sums]:
         """Sums over the pairs of some blocks, at `theta` (the request's if None).
 
         Their episodes are run again, to the same bits, when it was another worker that ran them and is no more.
         """
         with self._work():
-            return self._contribute(request, leaves, prepared, request.theta if theta is None else theta)
+            return self._contribute(request, estimator, leaves, rows, request.theta if theta is None else theta)
 
-    def _contribute(self, request: Request, leaves: range, prepared: Any, theta: Array) -> dict[Node, Sums]:
-        setup, episodes = self._setup, request.episodes
-        if setup.estimator.records:
-            cut = blocks(len(episodes.members) // 2)
-            rows = range(2 * cut[leaves[0]].start, 2 * cut[leaves[-1]].stop)
-            if self._serial != request.serial or not self._rows.issuperset(rows):
-                self._run(request, rows)
-        rollouts = self._engine.results(episodes)
-        batch = Batch(request.theta, episodes.sigma, episodes.iteration, setup.directions, rollouts)
-        return contributions(setup.estimator, batch, prepared, theta, leaves, self._threads.map)
+    def _contribute(
+        self, request: Request, estimator: Estimator, leaves: range, rows: Rows, theta: Array
+    ) -> dict[Node, Sums]:
+        episodes = request.episodes
+        cut = blocks(episodes.pairs)
+        members = range(2 * cut[leaves[0]].start, 2 * cut[leaves[-1]].stop)
+        held = self._serial == request.serial and self._rows.issuperset(members)
+        if estimator.needs.trajectories and not held:
+            self._run(request, members)
+        batch = Batch(request.theta, episodes, self._engine.results(episodes))
+        return self._engine.part(estimator, batch, rows, theta, leaves=leaves, first=members.start // 2)
 
     @contextmanager
     def _work(self) -> Iterator[None]:

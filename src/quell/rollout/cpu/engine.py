@@ -12,30 +12,22 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Literal
 
-from numpy.typing import NDArray
-
-from quell.errors import QuellError
-from quell.observations import ObsStats
-from quell.perturb import Directions
-from quell.policy import Policy
-from quell.rollout.memory import Layout, SharedArrays
+from quell.errors import EngineFailure, QuellError
+from quell.estimate import Estimator, Problem, Rows
+from quell.estimate.reduce import Node, sum_by_loop, sum_by_vmap
+from quell.policy.network import Policy
+from quell.policy.normalise import ObsStats
+from quell.rollout.cpu.memory import Layout, SharedArrays
 from quell.rollout.simulate import Setting, describe_members
 from quell.tasks.base import Task
-from quell.types import Episodes, Rollouts, Trajectories
+from quell.types import Array, Batch, Episodes, Rollouts, Sums, Trajectories
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-
-
-class WorkerFailure(QuellError):
-    """A worker process died or its task raised."""
-
-
-class WorkerLost(WorkerFailure):
-    """A worker process ended without an answer; the same request may well succeed elsewhere."""
 
 
 class CpuEngine:
@@ -45,12 +37,22 @@ class CpuEngine:
     memory, valid until the next call.
     """
 
-    def __init__(self, task: Task, policy: Policy, directions: Directions, *, workers: int, members: int) -> None:
-        self.task, self.policy = task, policy
-        self._arrays = SharedArrays.create(_layout(task, policy, members))
+    def __init__(
+        self,
+        task: Task,
+        problem: Problem,
+        *,
+        workers: int,
+        members: int,
+        states: int = 0,
+        how: Literal["loop", "vmap"] = "loop",
+    ) -> None:
+        self._problem, self._how = problem, how
+        self._arrays = SharedArrays.create(_layout(task, problem.policy, members, states))
         self._capacity = members
         self._workers: list[tuple[subprocess.Popen[bytes], Connection]] = []
-        self._setting = Setting(task, policy, directions)
+        self._setting = Setting(task, problem)
+        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="quell-estimate")
         try:
             for _ in range(max(1, min(workers, members))):
                 self._workers.append(_start_worker(self._arrays, self._setting))
@@ -61,7 +63,7 @@ class CpuEngine:
             raise
 
     def rollout(
-        self, theta: NDArray[Any], episodes: Episodes, normaliser: ObsStats | None = None, rows: range | None = None
+        self, theta: Array, episodes: Episodes, normaliser: ObsStats | None = None, rows: range | None = None
     ) -> Rollouts:
         """Run all members, or only those in `rows`; the other rows of the results stay as they were."""
         count = len(episodes.members)
@@ -90,16 +92,29 @@ class CpuEngine:
             terminated=arrays["terminated"][:count].copy(),
             trajectories=Trajectories(arrays["obs"][:count], arrays["actions"][:count]) if episodes.record else None,
             obs_sums=arrays["obs_sums"][:count],
+            states=arrays["states"][:count] if episodes.states else None,
         )
 
-    @property
-    def total(self) -> None:
-        """Trajectories are in this process, and so is the estimator's work."""
+    def total(self, estimator: Estimator, batch: Batch, rows: Rows, theta: Array) -> Sums:
+        if self._how == "vmap":
+            return sum_by_vmap(estimator, self._problem, batch, rows, theta)
+        (sums,) = sum_by_loop(estimator, self._problem, batch, rows, theta, mapper=self._threads.map).values()
+        return sums
+
+    def part(
+        self, estimator: Estimator, batch: Batch, rows: Rows, theta: Array, *, leaves: range, first: int
+    ) -> dict[Node, Sums]:
+        """The sums of some blocks of pairs; `rows` begins at pair `first`."""
+        mapper = self._threads.map
+        return sum_by_loop(
+            estimator, self._problem, batch, rows, theta, leaves=leaves, mapper=mapper, first=first
+        )
 
     def metrics(self) -> dict[str, float]:
         return {}
 
     def close(self) -> None:
+        self._threads.shutdown()
         for _, connection in self._workers:
             connection.close()
         for process, _ in self._workers:
@@ -118,7 +133,7 @@ class CpuEngine:
         self.close()
 
 
-def _layout(task: Task, policy: Policy, members: int) -> Layout:
+def _layout(task: Task, policy: Policy, members: int, states: int) -> Layout:
     n, t, o = members, task.horizon, policy.obs_size
     return {
         "theta": ((policy.dim,), "float32"),
@@ -130,6 +145,7 @@ def _layout(task: Task, policy: Policy, members: int) -> Layout:
         "steps": ((n,), "int64"),
         "terminated": ((n,), "bool"),
         "obs_sums": ((n, 2, o), "float64"),
+        "states": ((n, states, o), "float32"),
     }
 
 
@@ -137,7 +153,7 @@ def _start_worker(arrays: SharedArrays, setting: Setting) -> tuple[subprocess.Po
     ours, theirs = socket.socketpair()
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, "-m", "quell.rollout.worker", str(theirs.fileno()), str(arrays.fd)],
+            [sys.executable, "-m", "quell.rollout.cpu.worker", str(theirs.fileno()), str(arrays.fd)],
             pass_fds=(theirs.fileno(), arrays.fd),
             # One BLAS thread each, or they fight over the cores; and modules found here are found there.
             env={**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
@@ -158,9 +174,10 @@ def _receive(
     except (EOFError, ConnectionResetError):
         code = process.wait()
         how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
-        raise WorkerLost(f"a worker process ended unexpectedly ({how}) while {doing()}") from None
+        text = f"a worker process ended unexpectedly ({how}) while {doing()}"
+        raise EngineFailure(text, lost=True) from None
     if answer is not None:
         error, text = answer
         if isinstance(error, QuellError):
             raise error
-        raise WorkerFailure(f"a worker failed:\n{text}")
+        raise EngineFailure(f"a worker failed:\n{text}")

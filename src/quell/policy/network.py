@@ -1,6 +1,6 @@
-"""Policies over one flat parameter vector theta, and how members act with them in NumPy.
+"""A policy is an MLP over one flat parameter vector theta; its layout is defined here once.
 
-The layout of theta is defined here once; `quell.scores` reads the same layout in JAX.
+`act` reads it in NumPy, to play episodes, and `likelihood` in JAX, to differentiate.
 """
 
 from __future__ import annotations
@@ -8,16 +8,13 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from quell.errors import UsageError
+from quell.types import Array
 
-Array = NDArray[Any]
 Kind = Literal["gaussian", "deterministic", "categorical"]
 Activation = Literal["relu", "tanh"]
 Bounding = Literal["as-is", "clip", "scale"]
@@ -96,52 +93,6 @@ class Policy:
         value = self.init_std if self.kind == "gaussian" else 0.0
         return np.full((*theta.shape[:-1], self.action_size), value, np.float32)
 
-    def actor(self, thetas: Array, *, mean_action: bool = False) -> Callable[[Array, Array], Array]:
-        """`act(obs [m, o], noise [m, a]) -> actions` for m members, each with its own theta (rows of `thetas`).
-
-        Gaussian: mean + std * noise. Categorical: the index (as float32, [m, 1]) that maximises logits + noise, which
-        samples the softmax when the noise is Gumbel. `mean_action` drops the noise. A member's action does not depend
-        on who else is in the batch, to the last bit: each row has its own vector-matrix product.
-        """
-        parts = {name: np.ascontiguousarray(part) for name, part in self.unflatten(thetas).items()}
-        weights = [(parts[f"w{i}"], parts[f"b{i}"]) for i in range(len(self.layers))]
-        *inner, (last_w, last_b) = weights
-        squash = _relu if self.activation == "relu" else _tanh
-        std = self.std(thetas)
-        noisy = self.stochastic and not mean_action
-
-        def act(obs: Array, noise: Array) -> Array:
-            h = obs
-            for w, b in inner:
-                h = np.vecmat(h, w)
-                h += b
-                squash(h)
-            out: Array = np.vecmat(h, last_w)
-            out += last_b
-            if self.kind == "categorical":
-                if noisy:
-                    out += noise
-                return out.argmax(axis=1)[:, None].astype(np.float32)
-            if noisy:
-                out += std * noise
-            return out
-
-        return act
-
-    def to_environment(self, bounds: tuple[Array, Array] | None) -> Callable[[Array], Array] | None:
-        """What turns drawn actions into the environment's, or None to pass them on.
-
-        clip: cut at the bounds. scale: cut at -1 and 1, then stretch that to the bounds.
-        """
-        if self.actions == "as-is" or self.kind == "categorical":
-            return None
-        if bounds is None or (self.actions == "scale" and not np.isfinite(bounds).all()):
-            raise UsageError(f"policy.actions {self.actions!r} needs a task whose actions have bounds; use as-is")
-        low, high = bounds
-        if self.actions == "clip":
-            return lambda actions: np.clip(actions, low, high)
-        return lambda actions: low + (np.clip(actions, -1, 1) + 1) / 2 * (high - low)
-
     def draw_noise(self, rng: np.random.Generator, steps: int) -> Array:
         """Action noise for one episode, [steps, action_size] float32."""
         shape = (steps, self.action_size)
@@ -154,10 +105,3 @@ class Policy:
         """Numbers stored per action: the choice's index, or the action vector."""
         return 1 if self.kind == "categorical" else self.action_size
 
-
-def _relu(x: Array) -> None:
-    np.maximum(x, 0, out=x)
-
-
-def _tanh(x: Array) -> None:
-    np.tanh(x, out=x)

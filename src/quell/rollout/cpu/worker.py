@@ -1,4 +1,4 @@
-"""A worker process of the CPU engine: `python -m quell.rollout.worker`.
+"""A worker process of the CPU engine: `python -m quell.rollout.cpu.worker`.
 
 Started as a plain subprocess (not a multiprocessing child), so that a user's script needs no `__main__` guard. It talks
 over an inherited pipe, computes in inherited anonymous shared memory, and ends when the pipe closes, also when the
@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 import mujoco
 import numpy as np
 
-from quell.rollout.memory import SharedArrays
+from quell.rollout.cpu.memory import SharedArrays
 from quell.rollout.simulate import LocalSimulator, Results, Setting
 from quell.tasks.mujoco import without_clock
 from quell.types import Episodes

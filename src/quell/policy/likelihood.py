@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from quell.policy import Policy
+from quell.policy.network import Policy
 
 LOG_2PI = 1.8378770664093453
 
@@ -95,3 +95,20 @@ def policy_change(policy: Policy) -> Callable[..., Any]:
         return jnp.concatenate(parts)
 
     return jax.jit(jax.vmap(change, in_axes=(None, None, 0)))
+
+
+@functools.lru_cache(maxsize=32)
+def mean_kl(policy: Policy) -> Callable[..., Any]:
+    """Compiled (theta, old, obs [n, o]) -> mean KL(pi_theta || pi_old)."""
+    return jax.jit(lambda theta, old, obs: kl(policy, theta, old, obs).mean())
+
+
+@functools.lru_cache(maxsize=32)
+def fisher_product(policy: Policy) -> Callable[..., Any]:
+    """Compiled (theta, obs [n, o], v [d]) -> F v: the Hessian of the mean KL at theta, times v."""
+
+    def product(theta: jax.Array, obs: jax.Array, vector: jax.Array) -> jax.Array:
+        slope = jax.grad(lambda other: kl(policy, other, theta, obs).mean())
+        return jax.jvp(slope, (theta,), (vector,))[1]
+
+    return jax.jit(product)

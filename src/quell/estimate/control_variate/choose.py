@@ -1,0 +1,240 @@
+"""Coefficients for several control variates, chosen by the variance they would have had on batches they did not see.
+
+A candidate is a subset of the columns and a granularity. Each keeps proving itself: before a batch is learned from, all
+candidates' coefficients (made from earlier batches only) are scored on it, and the next batch is estimated with the
+candidate that has scored best of late. Plain ES (all coefficients 0) is a candidate too, and the one to start with, so a
+control variate that hurts is dropped as soon as it has been seen to hurt.
+
+In the metric of the parameters the score is total variance, layer by layer, and coefficients are one for all of theta,
+per layer, or per coordinate with shrinkage towards the layer. In that of the policy it is tr(F Cov g), F the Fisher
+matrix: how far an estimate moves the policy at random. The noise of ES is spread evenly over all parameters, most of
+which matter little; that of a policy gradient follows F. With A the map from parameters to the policy (F = A'A), X_l and
+Y_kl a column's part in layer l, and P the products of all A X_l and A Y_kl summed over past pairs, coefficients beta_kl
+make |sum_l A X_l + sum_kl beta_kl A Y_kl|^2 a quadratic form in P: a small least-squares problem, which also knows the
+covariances between layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+
+from quell.estimate.control_variate.coefficients import Granularity, Products, Space
+from quell.registry import SHARE
+from quell.types import Array, Metrics, State
+
+MEMORY = 0.9  # decay of the scores: about the last ten batches decide
+VARIANTS: tuple[tuple[Granularity, float], ...] = (
+    ("scalar", 0.0),
+    ("layer", 0.0),
+    ("coordinate", 10.0),
+    ("coordinate", 100.0),
+)
+"""In the parameters' metric: (granularity, pseudo-pairs that pull a coordinate towards its layer)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChosenCoefficients:
+    """Several control variates at once, plain ES among the candidates."""
+
+    metric: Literal["parameters", "policy"] = "parameters"
+    """Whose variance is made small: that of the parameters, or that of the policy they stand for."""
+    decay: Annotated[float, SHARE] = 0.95
+    """How much of the running moments survives an iteration."""
+
+    name: ClassVar[str] = "choose"
+    columns: ClassVar[int | None] = None
+    precision: ClassVar[type[Any]] = np.float64
+
+    @property
+    def in_policy_metric(self) -> bool:
+        return self.metric == "policy"
+
+    def init(self, space: Space) -> State:
+        return {**_family(self.metric).init(space), "pairs": np.zeros(())}
+
+    def coefficients(self, space: Space, state: State) -> tuple[Array, Metrics]:
+        beta, used = _family(self.metric).best(space, state)
+        return beta, {"auto/plain": float((used == 0).mean())}
+
+    def update(self, space: Space, state: State, products: Products, ready: Array) -> tuple[State, Metrics]:
+        """Score every candidate on a batch, then learn from it."""
+        family = _family(self.metric)
+        known = np.concatenate([[True], ready])
+        moments, scores = family.learn(space, state, products, known)
+        state = {
+            **state,
+            "moments": self.decay * state["moments"] + moments,
+            "pairs": self.decay * state["pairs"] + products.count,
+            "scores": MEMORY * state["scores"] + scores,
+        }
+        return state, {}
+
+
+def _family(metric: str) -> type[InParameters | InPolicy]:
+    return InPolicy if metric == "policy" else InParameters
+
+
+class InParameters:
+    """Candidates by total variance; state: decayed sums of products per coordinate, every candidate's score per layer."""
+
+    @staticmethod
+    def names(space: Space) -> list[str]:
+        """Of the candidates, in the order of the scores."""
+        names = [f"{'+'.join(map(str, subset))} {per} {pull:g}" for subset in space.subsets for per, pull in VARIANTS]
+        return ["plain", *names]
+
+    @classmethod
+    def init(cls, space: Space) -> State:
+        square = (1 + space.columns, 1 + space.columns, space.dim)
+        return {"moments": np.zeros(square), "scores": np.zeros((len(cls.names(space)), len(space.layers)))}
+
+    @classmethod
+    def best(cls, space: Space, state: State) -> tuple[Array, Array]:
+        """(beta [K, d], which candidate each coordinate uses [d])."""
+        best = state["scores"].argmin(axis=0)  # the first of equals: plain ES until there is evidence
+        beta, used = np.zeros((space.columns, space.dim)), np.zeros(space.dim, np.int64)
+        for number, candidate in enumerate(cls._all(space, state, set(best.tolist()))):
+            if candidate is not None:
+                for where in (space.layers[layer] for layer in np.flatnonzero(best == number)):
+                    beta[:, where], used[where] = candidate[:, where], number
+        return beta, used
+
+    @classmethod
+    def learn(cls, space: Space, state: State, products: Products, known: Array) -> tuple[Array, Array]:
+        """(what a batch adds to the moments, what to the scores)."""
+        candidates = (beta for beta in cls._all(space, state) if beta is not None)
+        per_candidate = [second_moment(products.sums, beta) for beta in candidates]
+        scores = np.array([[float(values[where].sum()) for where in space.layers] for values in per_candidate])
+        return np.where(known[:, None, None] & known[None, :, None], products.sums, 0.0), scores
+
+    @classmethod
+    def _all(cls, space: Space, state: State, wanted: set[int] | None = None) -> Iterator[Array | None]:
+        """Coefficients [K, d] of every candidate in order; None for those not wanted."""
+        yield np.zeros((space.columns, space.dim))
+        for group, subset in enumerate(space.subsets):
+            numbers = [1 + group * len(VARIANTS) + i for i in range(len(VARIANTS))]
+            if wanted is not None and not wanted & set(numbers):
+                yield from [None] * len(VARIANTS)
+                continue
+            for number, values in zip(numbers, cls._variants(space, state, subset), strict=True):
+                if wanted is not None and number not in wanted:
+                    yield None
+                    continue
+                beta = np.zeros((space.columns, space.dim))
+                beta[list(subset)] = values
+                yield beta
+
+    @staticmethod
+    def _variants(space: Space, state: State, subset: tuple[int, ...]) -> Iterator[Array]:
+        """Coefficients [k, d] of one subset in every variant."""
+        rows = [1 + k for k in subset]
+        products = state["moments"][np.ix_(rows, rows)]
+        cross = state["moments"][0, rows]
+        layer = np.empty((len(rows), space.dim))
+        for where in space.layers:
+            layer[:, where] = least_squares(products[..., where].sum(axis=-1), cross[:, where].sum(axis=-1))[:, None]
+        scalar = np.broadcast_to(least_squares(products.sum(axis=-1), cross.sum(axis=-1))[:, None], layer.shape)
+        own = least_squares(products, cross)
+        seen = float(state["pairs"])
+        for per, pull in VARIANTS:
+            share = seen / (seen + pull) if seen else 0.0
+            yield {"scalar": scalar, "layer": layer}.get(per, share * own + (1 - share) * layer)
+
+
+class InPolicy:
+    """Candidates by what they do to the policy: every subset with one coefficient for all layers or one per layer.
+
+    State: decayed products P, one row for each column's part in each layer, and every candidate's score.
+    """
+
+    @staticmethod
+    def size(space: Space) -> int:
+        """Rows of P: (1 + K) columns times the layers."""
+        return (1 + space.columns) * len(space.layers)
+
+    @staticmethod
+    def names(space: Space) -> list[str]:
+        """Of the candidates, in the order of the scores."""
+        names = [f"{'+'.join(map(str, subset))} {per}" for subset in space.subsets for per in ("scalar", "layer")]
+        return ["plain", *names]
+
+    @classmethod
+    def init(cls, space: Space) -> State:
+        size = cls.size(space)
+        return {"moments": np.zeros((size, size)), "scores": np.zeros(len(cls.names(space)))}
+
+    @classmethod
+    def best(cls, space: Space, state: State) -> tuple[Array, Array]:
+        """(beta [K, d], which candidate each coordinate uses [d])."""
+        best = int(state["scores"].argmin())  # the first of equals: plain ES until there is evidence
+        chosen = list(cls._all(space, state["moments"]))[best].reshape(1 + space.columns, -1)[1:]
+        beta = np.zeros((space.columns, space.dim))
+        for layer, where in enumerate(space.layers):
+            beta[:, where] = chosen[:, layer, None]
+        return beta, np.full(space.dim, best)
+
+    @classmethod
+    def learn(cls, space: Space, state: State, products: Products, known: Array) -> tuple[Array, Array]:
+        """(what a batch adds to the moments, what to the scores)."""
+        gram = products.gram
+        assert gram is not None
+        scores = np.array([weights @ gram @ weights for weights in cls._all(space, state["moments"])])
+        rows = np.repeat(known, len(space.layers))
+        return np.where(rows[:, None] & rows[None], gram, 0.0), scores
+
+    @classmethod
+    def _all(cls, space: Space, moments: Array) -> Iterator[Array]:
+        """What every row of P is multiplied by, [size], for every candidate: 1 for X, beta for the rest."""
+        size, layers = cls.size(space), len(space.layers)
+        plain = np.zeros(size)
+        plain[:layers] = 1
+        yield plain
+        for subset in space.subsets:
+            for blocks in (1, layers):
+                free = np.zeros((size, len(subset), blocks))
+                for i, column in enumerate(subset):
+                    rows = np.arange((1 + column) * layers, (2 + column) * layers)
+                    free[rows, i, np.arange(layers) if blocks > 1 else 0] = 1
+                yield plain + _minimise(moments, plain, free.reshape(size, -1))
+
+
+def split_by_layer(xp: Any, space: Space, columns: Any) -> Any:
+    """The parts of columns [1 + K, d] in each layer, zero elsewhere: [(1 + K) L, d], column by column."""
+    masks = np.zeros((len(space.layers), space.dim))
+    for layer, where in enumerate(space.layers):
+        masks[layer, where] = 1
+    return xp.where(masks[None] > 0, columns[:, None], 0.0).reshape(-1, space.dim)
+
+
+def second_moment(products: Array, beta: Array) -> Array:
+    """sum_i (X_i + sum_k beta_k Y_ik)^2 per coordinate [d], from the sums of products [1+K, 1+K, d]."""
+    quadratic = np.einsum("kd,kld,ld->d", beta, products[1:, 1:], beta)
+    return np.asarray(products[0, 0] + 2 * (beta * products[0, 1:]).sum(axis=0) + quadratic)
+
+
+def least_squares(products: Array, cross: Array) -> Array:
+    """beta = -E[Y Y']^-1 E[X Y], for products [k, k, ...] and cross [k, ...]; 0 for a column without variance.
+
+    Slightly damped, because two discounts' columns can be nearly the same.
+    """
+    size = len(cross)
+    matrix = np.moveaxis(products, (0, 1), (-2, -1)).copy()
+    diagonal = matrix[..., np.arange(size), np.arange(size)]
+    matrix[..., np.arange(size), np.arange(size)] = np.where(diagonal > 0, diagonal * (1 + 1e-6), 1.0)
+    solved = np.linalg.solve(matrix, -np.moveaxis(cross, 0, -1)[..., None])[..., 0]
+    return np.moveaxis(solved, -1, 0)
+
+
+def _minimise(moments: Array, fixed: Array, free: Array) -> Array:
+    """free @ b with b the minimiser of (fixed + free b)' M (fixed + free b); slightly damped."""
+    matrix = free.T @ moments @ free
+    diagonal = np.diag(matrix)
+    damped = matrix + np.diag(np.where(diagonal > 0, 1e-3 * diagonal, 1.0))
+    return np.asarray(free @ np.linalg.solve(damped, -free.T @ moments @ fixed))
+
+
+COEFFICIENTS = [ChosenCoefficients]

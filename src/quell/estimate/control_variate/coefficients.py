@@ -1,0 +1,177 @@
+"""Coefficients of control variates: what multiplies each column Y_k in each coordinate, learned from past batches only.
+
+`update` is called after a batch's gradient has been formed, so what it learns is used from the next batch on and the
+estimate stays unbiased. Here are the rules for one column: fixed, the paper's gradient descent, and the closed form
+from running moments; `choose` has the one for several.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, Protocol
+
+import numpy as np
+
+from quell.errors import UsageError
+from quell.registry import COUNT, SHARE, Range
+from quell.types import Array, Metrics, State
+
+Granularity = Literal["coordinate", "layer", "scalar"]
+
+
+@dataclass(frozen=True)
+class Space:
+    """What coefficients are for: K columns over d parameters in layers."""
+
+    dim: int
+    layers: tuple[slice, ...]
+    columns: int
+    subsets: tuple[tuple[int, ...], ...] = ((0,),)
+    """Columns that are worth trying together."""
+
+
+@dataclass(frozen=True)
+class Products:
+    """What a batch says of its columns (X, Y_1, ..., Y_K), summed over its pairs."""
+
+    sums: Array  # [1 + K, 1 + K, d] products per coordinate
+    gram: Array | None  # products of what each column does to the policy, where `in_policy_metric` asks for it
+    count: float  # pairs
+
+
+class Coefficients(Protocol):
+    """One rule; a frozen dataclass whose fields are its settings."""
+
+    @property
+    def columns(self) -> int | None:
+        """How many columns it can weigh; None for any number."""
+
+    @property
+    def in_policy_metric(self) -> bool:
+        """Whether it looks at products in the policy's metric."""
+
+    @property
+    def precision(self) -> type[Any]:
+        """Of the columns: the paper's rule keeps to single, so that recorded runs can be repeated to the last bit."""
+
+    def init(self, space: Space) -> State: ...
+
+    def coefficients(self, space: Space, state: State) -> tuple[Array, Metrics]:
+        """beta [K, d], and what is worth knowing of it."""
+
+    def update(self, space: Space, state: State, products: Products, ready: Array) -> tuple[State, Metrics]:
+        """Next state and metrics; columns that are not `ready` (a value function before its first fit) teach nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneColumn:
+    """What the rules for one column share."""
+
+    name: ClassVar[str]
+    columns: ClassVar[int | None] = 1
+    in_policy_metric: ClassVar[bool] = False
+    precision: ClassVar[type[Any]] = np.float32
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixedCoefficient(OneColumn):
+    """The same value in every coordinate, for good."""
+
+    value: Annotated[float, Range(low=-1e6)] = -1.0
+    """The coefficient; -1 replaces ES by the policy gradient altogether."""
+
+    name: ClassVar[str] = "fixed"
+
+    def init(self, space: Space) -> State:
+        return {}
+
+    def coefficients(self, space: Space, state: State) -> tuple[Array, Metrics]:
+        return np.full((1, space.dim), self.value), {}
+
+    def update(self, space: Space, state: State, products: Products, ready: Array) -> tuple[State, Metrics]:
+        return state, {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SgdCoefficients(OneColumn):
+    """The paper's rule: gradient descent on V[CV] (eq. 9).
+
+        eta <- eta - a (2 eta E[Y^2] + 2 E[X Y])
+
+    with the moments of the N-pair estimate, E[Y^2] = sum_i Y_i^2 / N^2 and E[X Y] likewise (pairs are independent and
+    E[Y] = 0). Taken as printed it diverges where 2 a E[Y^2] > 2. The guard limits the step of such a coordinate to 1/(2
+    E[Y^2]), which lands exactly on this batch's minimum, never beyond it; how often it acted is a metric.
+    """
+
+    rate: Annotated[float, COUNT] = 1e-4
+    """Step size, one of 1e-3, 1e-4, 1e-5 in the paper."""
+
+    name: ClassVar[str] = "sgd"
+
+    def init(self, space: Space) -> State:
+        return {"eta": np.zeros(space.dim)}
+
+    def coefficients(self, space: Space, state: State) -> tuple[Array, Metrics]:
+        return state["eta"][None], {}
+
+    def update(self, space: Space, state: State, products: Products, ready: Array) -> tuple[State, Metrics]:
+        eta, count = state["eta"], products.count
+        square, cross = products.sums[1, 1] / count**2, products.sums[0, 1] / count**2
+        steep = 2 * self.rate * square > 1
+        rate = np.where(steep, 1 / np.where(steep, 2 * square, 1.0), self.rate)
+        return {**state, "eta": eta - rate * 2 * (eta * square + cross)}, {"eta/guarded": float(steep.mean())}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MomentsCoefficients(OneColumn):
+    """The closed form eta* = -E[X Y] / E[Y^2] from running moments of past batches.
+
+    Coordinates are noisy when few pairs have been seen, so their ratio is pulled towards that of their layer, with the
+    weight of `shrinkage` pseudo-pairs: eta = (n eta_coordinate + shrinkage eta_layer) / (n + shrinkage), n the
+    (discounted) number of pairs behind the moments.
+    """
+
+    decay: Annotated[float, SHARE] = 0.95
+    """How much of the running moments survives an iteration."""
+    shrinkage: Annotated[float, COUNT] = 20.0
+    """Pseudo-pairs that pull a coordinate's coefficient towards its layer's."""
+    per: Granularity = "coordinate"
+    """One coefficient per coordinate, per layer, or for all of theta."""
+
+    name: ClassVar[str] = "moments"
+
+    def init(self, space: Space) -> State:
+        return {"xy": np.zeros(space.dim), "yy": np.zeros(space.dim), "pairs": np.zeros(())}
+
+    def coefficients(self, space: Space, state: State) -> tuple[Array, Metrics]:
+        return self._eta(space, state)[None], {}
+
+    def _eta(self, space: Space, state: State) -> Array:
+        xy, yy = state["xy"], state["yy"]
+        if self.per == "scalar":
+            return np.full(space.dim, -_ratio(xy.sum(), yy.sum()))
+        layer = np.empty(space.dim)
+        for where in space.layers:
+            layer[where] = -_ratio(xy[where].sum(), yy[where].sum())
+        if self.per == "layer":
+            return layer
+        seen = float(state["pairs"])
+        weight = seen / (seen + self.shrinkage) if seen else 0.0
+        return np.asarray(weight * -_ratio(xy, yy) + (1 - weight) * layer)
+
+    def update(self, space: Space, state: State, products: Products, ready: Array) -> tuple[State, Metrics]:
+        fresh = {"xy": products.sums[0, 1], "yy": products.sums[1, 1], "pairs": np.asarray(products.count)}
+        return {**state, **{name: self.decay * state[name] + value for name, value in fresh.items()}}, {}
+
+    def check(self) -> None:
+        if self.per != "coordinate" and self.shrinkage != MomentsCoefficients.shrinkage:
+            raise UsageError(f"coefficients.shrinkage is read only with coefficients.per coordinate, not {self.per}")
+
+
+def _ratio(numerator: Any, denominator: Any) -> Any:
+    """numerator / denominator, and 0 where the control variate has shown no variance."""
+    positive = denominator > 0
+    return np.where(positive, numerator / np.where(positive, denominator, 1.0), 0.0)
+
+
+COEFFICIENTS = [FixedCoefficient, SgdCoefficients, MomentsCoefficients]

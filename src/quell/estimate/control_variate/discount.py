@@ -1,0 +1,104 @@
+"""The discounts of the control variates: given, or learned by the paper's rule from past batches only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Protocol
+
+import numpy as np
+
+from quell.errors import UsageError
+from quell.keys import Purpose, generator
+from quell.registry import COUNT, Range
+from quell.types import Array, State
+
+PHI_MIN, PHI_MAX = float(np.log(1e-6)), float(np.log(0.5))  # gamma between 0.5 and 0.999999
+SPREAD = 0.02
+SAMPLES = 10
+
+
+class Discount(Protocol):
+    """A frozen dataclass whose fields are its settings."""
+
+    @property
+    def columns(self) -> int:
+        """How many discounts are in use, each for a column of its own."""
+
+    def init(self) -> State: ...
+
+    def at(self, seed: int, state: State, iteration: int) -> Sequence[float]:
+        """The discounts in use, then any trial discounts to be evaluated on the same batch."""
+
+    def update(self, seed: int, state: State, iteration: int, trials: Array) -> State:
+        """Next state, from the estimate at each trial discount, [n, d]."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixedDiscounts:
+    """The same discounts for good."""
+
+    gammas: tuple[float, ...] = (1.0,)
+    """A control variate for each; the first is the one value functions are fitted for."""
+
+    name: ClassVar[str] = "fixed"
+
+    @property
+    def columns(self) -> int:
+        return len(self.gammas)
+
+    def init(self) -> State:
+        return {}
+
+    def at(self, seed: int, state: State, iteration: int) -> Sequence[float]:
+        return self.gammas
+
+    def update(self, seed: int, state: State, iteration: int, trials: Array) -> State:
+        return state
+
+    def check(self) -> None:
+        gammas = self.gammas
+        if not gammas or len(set(gammas)) < len(gammas) or not all(0 < g <= 1 for g in gammas):
+            raise UsageError(f"discount.gammas needs different numbers in (0, 1], got {gammas}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnedDiscount:
+    """The paper's rule: ES on v(gamma) = |CV(gamma)|^2, whose mean differs from V[CV] by a constant.
+
+        gamma = 1 - exp(phi),   phi <- phi - a/n sum_k v(phi + s z_k) / s * z_k,   z_k ~ N(0, 1)
+
+    v is measured in units of its own batch mean and with that mean subtracted, which leaves the direction of the step
+    unchanged and makes the rate independent of d, sigma and the returns: with the raw sum of squares the printed rates
+    throw phi out of range in one step.
+    """
+
+    start: Annotated[float, Range(low=0.5, below=1)] = 0.99
+    """Where gamma starts."""
+    rate: Annotated[float, COUNT] = 1e-4
+    """Step size, one of 1e-4, 1e-5, 1e-6 in the paper."""
+
+    name: ClassVar[str] = "learned"
+    columns: ClassVar[int] = 1
+
+    def init(self) -> State:
+        return {"phi": np.asarray(np.log1p(-self.start))}
+
+    def at(self, seed: int, state: State, iteration: int) -> Sequence[float]:
+        phis = state["phi"] + SPREAD * np.concatenate([[0.0], _draws(seed, iteration)])
+        return list((1 - np.exp(np.minimum(phis, PHI_MAX))).tolist())
+
+    def update(self, seed: int, state: State, iteration: int, trials: Array) -> State:
+        v = np.square(trials).sum(axis=1)
+        mean = v.mean()
+        if not (np.isfinite(mean) and mean > 0):
+            return state
+        slope = ((v / mean - 1) * _draws(seed, iteration)).mean() / SPREAD
+        return {**state, "phi": np.clip(state["phi"] - self.rate * slope, PHI_MIN, PHI_MAX)}
+
+
+def _draws(seed: int, iteration: int) -> Array:
+    return generator(seed, Purpose.DISCOUNT, iteration).standard_normal(SAMPLES)
+
+
+DISCOUNTS = [FixedDiscounts, LearnedDiscount]

@@ -1,0 +1,192 @@
+"""Sums of pairs' terms whose rounding does not depend on who computed which part.
+
+Floating-point addition is not associative, so the order is fixed: pairs are cut into at most 1024 consecutive blocks, a
+block is summed in pair order, and blocks are added along a binary tree. Any number of threads or machines that compute
+whole blocks get the same bits, and whoever holds whole subtrees may add them up before sending them on.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from quell.estimate import Estimator, Problem, Rows
+from quell.perturb import Draw, draw_pair
+from quell.types import Array, Batch, Episodes, Pair, Rollouts, Sums
+
+Node = tuple[int, int]
+"""(level, index): the sum of leaves index * 2^level to (index + 1) * 2^level - 1."""
+Mapper = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
+
+LEAVES = 1024  # also the largest number of workers that can share an iteration
+
+
+def blocks(pairs: int) -> list[range]:
+    """Consecutive pairs that are summed together."""
+    size = -(-pairs // LEAVES)
+    return [range(start, min(start + size, pairs)) for start in range(0, pairs, size)]
+
+
+def shards(leaves: int, workers: int) -> list[range]:
+    """Consecutive leaves for each of at most `workers`, as equal as can be."""
+    workers = max(1, min(leaves, workers))
+    edges = [leaves * k // workers for k in range(workers + 1)]
+    return [range(*ends) for ends in itertools.pairwise(edges)]
+
+
+class Tree:
+    """Sums of some of the tree's leaves, merged as far as complete subtrees allow.
+
+    A range of leaves is held as at most 2 log2(leaves) nodes, and all of them as one: the total.
+    """
+
+    def __init__(self, leaves: int) -> None:
+        self.leaves = leaves
+        self.nodes: dict[Node, Sums] = {}
+
+    def add(self, node: Node, sums: Sums) -> None:
+        """Put a node in place and merge upwards while its sibling is there."""
+        level, index = node
+        while (width := -(-self.leaves >> level)) > 1:  # nodes on this level
+            sibling = index ^ 1
+            if sibling < width:  # the last of an odd number goes up as it is
+                if (level, sibling) not in self.nodes:
+                    break
+                other = self.nodes.pop((level, sibling))
+                left, right = (sums, other) if index < sibling else (other, sums)
+                sums = {name: left[name] + right[name] for name in left}
+            level, index = level + 1, index // 2
+        self.nodes[level, index] = sums
+
+    @property
+    def total(self) -> Sums:
+        """The sum of all leaves, once all are there."""
+        (total,) = self.nodes.values()
+        return total
+
+
+def pair_of(problem: Problem, episodes: Episodes, rollouts: Rollouts, pair: int) -> Pair:
+    """What `terms` sees of one pair of a batch."""
+    rows = slice(2 * pair, 2 * pair + 2)
+    paths = rollouts.trajectories
+    recorded = (paths.obs[rows], paths.actions[rows]) if paths is not None else ()
+    return Pair(directions_of(problem, episodes, pair), rollouts.steps[rows], *recorded)
+
+
+def directions_of(problem: Problem, episodes: Episodes, pair: int) -> tuple[Array, Array]:
+    """(eps_plus, eps_minus) of a pair of a batch."""
+    purpose = episodes.direction_purpose
+    draw = Draw(problem.seed, episodes.iteration, episodes.pairs, problem.policy.dim, purpose, episodes.block)
+    return draw_pair(problem.directions, draw, pair)
+
+
+def sum_by_loop(
+    estimator: Estimator,
+    problem: Problem,
+    batch: Batch,
+    rows: Rows,
+    theta: Array,
+    *,
+    leaves: range | None = None,
+    mapper: Mapper = map,
+    first: int = 0,
+) -> dict[Node, Sums]:
+    """Sums of the pairs of some blocks (all of them by default), one pair after the other, in float64.
+
+    They are merged as far as whole subtrees go: for all blocks, into one node. `rows` begins at pair `first`.
+    """
+    cut = blocks(batch.pairs)
+    leaves = range(len(cut)) if leaves is None else leaves
+
+    def block(leaf: int) -> Sums:
+        sums: Sums = {}
+        with np.errstate(all="ignore"):
+            for number in cut[leaf]:
+                pair = pair_of(problem, batch.episodes, batch.rollouts, number)
+                row = rows.row(number - first)
+                terms = estimator.terms(problem, pair, row, theta)
+                _accumulate(sums, terms, good=bool(row["good"]))
+        return sums
+
+    tree = Tree(len(cut))
+    with calm():
+        for leaf, sums in zip(leaves, mapper(block, leaves), strict=True):
+            tree.add((0, leaf), sums)
+    return tree.nodes
+
+
+def _accumulate(sums: Sums, terms: dict[str, Any], *, good: bool) -> None:
+    """Add terms in place, in float64; those of a bad pair count 0, whatever they are."""
+    for name, term in terms.items():
+        if name not in sums:
+            sums[name] = np.zeros(np.shape(term))
+        if good:
+            sums[name] += term
+
+
+def sum_by_vmap(estimator: Estimator, problem: Problem, batch: Batch, rows: Rows, theta: Array) -> Sums:
+    """The same sums with all pairs at once in JAX, in its own precision: on an accelerator where there is one."""
+    paths = batch.rollouts.trajectories
+    pairs = [directions_of(problem, batch.episodes, pair) for pair in range(batch.pairs)]
+    steps = batch.rollouts.steps.reshape(-1, 2).astype(np.int32)
+    recorded = [a.reshape(-1, 2, *a.shape[1:]) for a in ((paths.obs, paths.actions) if paths is not None else ())]
+    own = {name: _single(values) for name, values in rows.pairs.items()}
+    shared = {name: _single(values) for name, values in rows.shared.items()}
+    with np.errstate(all="ignore"):
+        sums = _mapped(estimator, problem)(Pair(np.array(pairs), steps, *recorded), own, shared, theta)
+    return {name: np.asarray(values, np.float64) for name, values in sums.items()}
+
+
+@functools.lru_cache(maxsize=16)
+def _mapped(estimator: Estimator, problem: Problem) -> Callable[..., Any]:
+    """Compiled (pairs, rows, shared, theta) -> sums over pairs."""
+    import jax
+    import jax.numpy as jnp
+
+    fields = ("eps", "steps", "obs", "actions")
+
+    def one(pair: dict[str, Any], row: dict[str, Any], shared: dict[str, Any], theta: Any) -> dict[str, Any]:
+        terms = estimator.terms(problem, Pair(**pair), row | shared, theta, jnp)
+        return {name: jnp.where(row["good"], term, 0.0) for name, term in terms.items()}
+
+    @jax.jit
+    def total(pairs: dict[str, Any], rows: dict[str, Any], shared: dict[str, Any], theta: Any) -> dict[str, Any]:
+        terms = jax.vmap(one, in_axes=(0, 0, None, None))(pairs, rows, shared, theta)
+        return {name: values.sum(axis=0) for name, values in terms.items()}
+
+    def call(pair: Pair, rows: dict[str, Any], shared: dict[str, Any], theta: Any) -> dict[str, Any]:
+        given = {name: getattr(pair, name) for name in fields if getattr(pair, name) is not None}
+        return dict(total(given, rows, shared, theta))
+
+    return call
+
+
+def _single(values: Any) -> Any:
+    """Arrays as JAX has them: single precision."""
+    if isinstance(values, Sequence):
+        return type(values)(_single(value) for value in values)  # type: ignore[call-arg]
+    array = np.asarray(values)
+    return array.astype(np.float32) if array.dtype == np.float64 else array
+
+
+@contextmanager
+def calm() -> Iterator[None]:
+    """Around an estimator's arithmetic: no warnings, and matrix products on one thread (for the whole process).
+
+    Overflow in a wild member is found by looking at the result, so it need not also warn. OpenBLAS's own threads would
+    spin for a tenth of a second after a product, on the cores that the next iteration's episodes need, and a sum split
+    over them depends on how many there are.
+    """
+    with np.errstate(all="ignore"), _blas().limit(limits=1, user_api="blas"):
+        yield
+
+
+@functools.cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()

@@ -1,0 +1,139 @@
+"""Discounted returns, reward-to-go, means of others and shaping: the only copy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quell.types import Array
+
+Shaping = Literal["normalise", "ranks", "none"]
+
+
+def reward_to_go(rewards: Array, gammas: Sequence[float]) -> Array:
+    """G_t = sum_{t' >= t} gamma^{t'-t} r_{t'} for rewards [n, t] and each gamma: [k, n, t] float64.
+
+    The paper's eq. (5) prints the sum without gamma^{t'-t}; then the control variate does not have mean zero.
+    """
+    gamma = np.asarray(gammas, np.float64)[:, None]
+    by_time = np.ascontiguousarray(rewards.T, np.float64)
+    togo = np.empty((len(by_time), len(gamma), len(rewards)))
+    running = np.zeros(togo.shape[1:])
+    for t in reversed(range(len(by_time))):
+        running *= gamma
+        running += by_time[t]
+        togo[t] = running
+    return np.ascontiguousarray(togo.transpose(1, 2, 0))
+
+
+def discounts(gamma: float, steps: int) -> Array:
+    """gamma^t for t = 0 .. steps-1."""
+    return gamma ** np.arange(steps, dtype=np.float64)
+
+
+def alive(steps: Array, horizon: int) -> NDArray[np.bool_]:
+    """[n, horizon]: which entries belong to the episode."""
+    return np.arange(horizon) < np.asarray(steps)[:, None]
+
+
+def finite_pairs(values: Array) -> Array:
+    """[N] bool: which pairs have only finite numbers in both members' rows of `values` [2N, ...]."""
+    return np.asarray(np.isfinite(values).reshape(len(values) // 2, -1).all(axis=1))
+
+
+def mean_of_others(values: Array, running: Array, *, whole_pairs: bool = False) -> Array:
+    """For each member [..., 2N, t], the mean over the other members still running at step t; 0 where there is none.
+
+    As a baseline for reward-to-go this keeps a policy gradient unbiased: a member's own action noise does not enter it.
+    `whole_pairs` leaves out the partner too: where the members of a pair act with the same noise, its reward-to-go
+    depends on one's own. `values` are 0 where a member does not run.
+    """
+    own, present = values, running.astype(np.float64)
+    total, count = values.sum(axis=-2, keepdims=True), present.sum(axis=-2)
+    if whole_pairs:
+        own, present = _of_pair(own), _of_pair(present)
+        others = count - present
+    else:
+        others = count - 1
+    return np.where(others > 0, (total - own) / np.maximum(others, 1), 0.0)
+
+
+def _of_pair(values: Array) -> Array:
+    """Each member's pair's sum, [..., 2N, t]."""
+    by_pair = values.reshape(*values.shape[:-2], -1, 2, values.shape[-1]).sum(axis=-2)
+    return np.repeat(by_pair, 2, axis=-2)
+
+
+def less_other_pairs(values: Array, good: int) -> Array:
+    """Values [..., 2N] less the mean over the other good pairs, whose members alone are not 0; as they are if there is
+    none."""
+    if good < 2:
+        return values
+    by_pair = values.reshape(*values.shape[:-1], -1, 2)
+    total = by_pair.sum(axis=(-2, -1), keepdims=True)
+    others = (total - by_pair.sum(axis=-1, keepdims=True)) / (2 * good - 2)
+    return np.asarray(by_pair - others).reshape(values.shape)
+
+
+@dataclass(frozen=True)
+class Fitness:
+    """What is global about a batch of returns."""
+
+    fitness: Array  # [2N] shaped returns, less the mean of the other pairs; 0 for members of bad pairs
+    scale: float  # what a policy gradient is multiplied by, so that it matches the shaped returns
+    good: Array  # bool [N] pairs whose two returns are finite
+
+
+def shaped_fitness(returns: Array, how: Shaping) -> Fitness:
+    """Shape the returns of the good pairs and centre each pair on the mean of the others.
+
+    The centre cancels in a symmetric pair. In a GCMC pair it does not, and the mean of the *other* pairs, which is
+    independent of this one, removes the returns' common part without bias. A single pair has no others: its returns
+    stay uncentred, as its own mean would bias it.
+    """
+    good = finite_pairs(returns)
+    members = np.repeat(good, 2)
+    fitness, scale = np.zeros(len(returns)), 0.0
+    if good.sum() == 1:
+        shaped, scale = shape(returns[members], how)
+        fitness[members] = returns[members] * scale if how == "normalise" else shaped
+    elif good.any():
+        shaped, scale = shape(returns[members], how)
+        fitness[members] = less_other_pairs(shaped, int(good.sum()))
+    return Fitness(fitness, scale, good)
+
+
+def centred_ranks(values: Array) -> Array:
+    """Ranks scaled to [-1/2, 1/2], ties sharing their mean rank (Salimans et al., 2017)."""
+    if len(values) < 2:
+        return np.zeros(len(values))
+    _, position, count = np.unique(values, return_inverse=True, return_counts=True)
+    mean_rank = np.cumsum(count) - (count + 1) / 2
+    return (mean_rank / (len(values) - 1) - 0.5)[position]
+
+
+def shape(returns: Array, how: Shaping) -> tuple[Array, float]:
+    """(fitness of every member, scale): ES(1) uses the fitness; the control variate is multiplied by the scale.
+
+    normalise: (J - mean) / std, scale 1/std. ranks: centred ranks, scale 1/std. none: J itself, scale 1.
+    Returns that are all equal carry no information: fitness and scale are then 0.
+    """
+    if how == "none":
+        return returns, 1.0
+    largest = np.abs(returns).max()  # dividing by it first keeps squares of huge returns finite
+    if largest == 0 or returns.min() == returns.max():
+        return np.zeros(len(returns)), 0.0
+    unit = returns / largest
+    scale = 1 / unit.std()
+    fitness = (unit - unit.mean()) * scale if how == "normalise" else centred_ranks(returns)
+    return fitness, float(scale / largest)
+
+
+def spread(values: Array) -> float:
+    """Standard deviation without overflow: squares of values in units of a power of two, which costs no bit."""
+    unit = 2.0 ** np.floor(np.log2(max(float(np.abs(values).max()), 1e-300)))
+    return float((values / unit).std() * unit)

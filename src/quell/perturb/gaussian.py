@@ -1,0 +1,27 @@
+"""Independent Gaussian directions: eps_i ~ N(0, I), antithetic (Salimans et al., 2017)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from quell.keys import generator
+from quell.perturb import Directions, Draw
+from quell.types import Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gaussian(Directions):
+    """eps_i ~ N(0, I), independent."""
+
+    name: ClassVar[str] = "gaussian"
+    summary: ClassVar[str] = "independent Gaussian directions"
+
+    def plus(self, draw: Draw, pair: int) -> Array:
+        seed, purpose, address = draw.key
+        return generator(seed, purpose, *address, pair).standard_normal(draw.dim, dtype=np.float32)
+
+
+DIRECTIONS = [Gaussian]

@@ -1,0 +1,80 @@
+"""Policies: what can be set about them, and the network behind.
+
+network     the layout of theta
+act         members acting, in NumPy
+likelihood  log-probabilities, KL, scores and the Fisher metric, in JAX
+normalise   running statistics of observations
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from quell.policy.network import Activation, Bounding, Policy
+from quell.registry import COUNT, POSITIVE
+
+__all__ = ["CategoricalPolicy", "DeterministicPolicy", "GaussianPolicy", "Policy"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkSettings:
+    """What every policy's network has."""
+
+    hidden: tuple[int, ...] = (32, 32)
+    """Sizes of the hidden layers."""
+    activation: Activation = "relu"
+    """Between the layers."""
+    output_scale: Annotated[float, COUNT] = 1.0
+    """Factor on the last layer's initial weights."""
+
+    name: ClassVar[str]
+    discrete: ClassVar[bool] = False
+    stochastic: ClassVar[bool] = True
+
+    def make(self, task: Any) -> Policy:
+        """The policy for a task's observations and actions."""
+        own = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return Policy(task.obs_size, task.action_size, self.name, **own)  # type: ignore[arg-type]
+
+    def check(self) -> None:
+        from quell.errors import UsageError
+
+        if any(size < 1 for size in self.hidden):
+            raise UsageError(f"policy.hidden needs positive sizes, got {self.hidden}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GaussianPolicy(NetworkSettings):
+    """a ~ N(mu(s), diag(std^2)), std independent of the state."""
+
+    init_std: Annotated[float, POSITIVE] = 1.0
+    """Initial standard deviation of the actions."""
+    learn_std: bool = True
+    """Whether the (log) standard deviation is part of theta."""
+    actions: Bounding = "as-is"
+    """On the way to the environment: as-is, clip (cut at its bounds), or scale (-1 to 1 becomes its whole range)."""
+
+    name: ClassVar[str] = "gaussian"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeterministicPolicy(NetworkSettings):
+    """a = mu(s)."""
+
+    actions: Bounding = "as-is"
+    """On the way to the environment: as-is, clip (cut at its bounds), or scale (-1 to 1 becomes its whole range)."""
+
+    name: ClassVar[str] = "deterministic"
+    stochastic: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CategoricalPolicy(NetworkSettings):
+    """One of several choices, by the softmax of the network's output."""
+
+    name: ClassVar[str] = "categorical"
+    discrete: ClassVar[bool] = True
+
+
+POLICIES = [GaussianPolicy, DeterministicPolicy, CategoricalPolicy]

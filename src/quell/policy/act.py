@@ -1,0 +1,71 @@
+"""How members act, in NumPy: many small networks side by side, one batched product per layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from quell.errors import UsageError
+from quell.policy.network import Policy
+from quell.types import Array
+
+Act = Callable[[Array, Array], Array]
+"""(obs [m, o], noise [m, a]) -> actions [m, recorded]."""
+
+
+def actor(policy: Policy, thetas: Array, *, mean_action: bool = False) -> Act:
+    """`act(obs, noise)` for m members, each with its own theta (rows of `thetas`).
+
+    Gaussian: mean + std * noise. Categorical: the index (as float32, [m, 1]) that maximises logits + noise, which
+    samples the softmax when the noise is Gumbel. `mean_action` drops the noise. A member's action does not depend on
+    who else is in the batch, to the last bit: each row has its own vector-matrix product.
+    """
+    parts = {name: np.ascontiguousarray(part) for name, part in policy.unflatten(thetas).items()}
+    weights = [(parts[f"w{i}"], parts[f"b{i}"]) for i in range(len(policy.layers))]
+    *inner, (last_w, last_b) = weights
+    squash = _relu if policy.activation == "relu" else _tanh
+    std = policy.std(thetas)
+    noisy = policy.stochastic and not mean_action
+    categorical = policy.kind == "categorical"
+
+    def act(obs: Array, noise: Array) -> Array:
+        h = obs
+        for w, b in inner:
+            h = np.vecmat(h, w)
+            h += b
+            squash(h)
+        out: Array = np.vecmat(h, last_w)
+        out += last_b
+        if categorical:
+            if noisy:
+                out += noise
+            return out.argmax(axis=1)[:, None].astype(np.float32)
+        if noisy:
+            out += std * noise
+        return out
+
+    return act
+
+
+def to_environment(policy: Policy, bounds: tuple[Array, Array] | None) -> Callable[[Array], Array] | None:
+    """What turns drawn actions into the environment's, or None to pass them on.
+
+    clip: cut at the bounds. scale: cut at -1 and 1, then stretch that to the bounds.
+    """
+    if policy.actions == "as-is" or policy.kind == "categorical":
+        return None
+    if bounds is None or (policy.actions == "scale" and not np.isfinite(bounds).all()):
+        raise UsageError(f"policy.actions {policy.actions!r} needs a task whose actions have bounds; use as-is")
+    low, high = bounds
+    if policy.actions == "clip":
+        return lambda actions: np.clip(actions, low, high)
+    return lambda actions: low + (np.clip(actions, -1, 1) + 1) / 2 * (high - low)
+
+
+def _relu(x: Array) -> None:
+    np.maximum(x, 0, out=x)
+
+
+def _tanh(x: Array) -> None:
+    np.tanh(x, out=x)

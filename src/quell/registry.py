@@ -1,0 +1,216 @@
+"""Strategies by name: directions, estimators, steps, policies and engines are frozen dataclasses, and the object is the
+setting.
+
+A strategy's class attribute `name` is what it is called on the command line and in config.json, its dataclass fields
+are its settings: their docstrings are the help texts, `Annotated[float, Range(...)]` their bounds, and a method
+`check()` may refuse combinations. A package's modules list theirs in a table (`DIRECTIONS = [...]`), which is found by
+looking, as tasks are; adding one is one file.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+import importlib
+import inspect
+import math
+import pkgutil
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, get_args, get_origin, get_type_hints
+
+from quell.errors import UsageError, did_you_mean
+
+KINDS = {
+    "policy": ("quell.policy", "POLICIES"),
+    "directions": ("quell.perturb", "DIRECTIONS"),
+    "estimator": ("quell.estimate", "ESTIMATORS"),
+    "coefficients": ("quell.estimate.control_variate", "COEFFICIENTS"),
+    "discount": ("quell.estimate.control_variate", "DISCOUNTS"),
+    "step": ("quell.update", "STEPS"),
+    "engine": ("quell.rollout", "ENGINES"),
+}
+"""The settings that are strategies -> (package, name of the table in its modules)."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """What a number may be: at least `low` (or `above` it), at most `high` (or `below` it)."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    above: float = -math.inf
+    below: float = math.inf
+
+    def complaint(self, value: float) -> str | None:
+        if not math.isfinite(value):
+            return f"must be a finite number, got {value}"
+        for wrong, words, bound in (
+            (value < self.low, "at least", self.low),
+            (value > self.high, "at most", self.high),
+            (value <= self.above, "greater than", self.above),
+            (value >= self.below, "less than", self.below),
+        ):
+            if wrong:
+                return f"must be {words} {bound:g}, got {value}"
+        return None
+
+
+POSITIVE, SHARE = Range(above=0), Range(low=0, high=1)
+COUNT, SIZE = Range(low=0), Range(low=1)
+DISCOUNT = Range(above=0, high=1)
+
+
+@functools.cache
+def table(kind: str) -> dict[str, type[Any]]:
+    """name -> class of every strategy of a kind, in alphabetical order."""
+    package, attribute = KINDS[kind]
+    modules = [importlib.import_module(package)]
+    modules += [importlib.import_module(f"{package}.{m.name}") for m in pkgutil.iter_modules(modules[0].__path__)]
+    classes = [cls for module in modules for cls in getattr(module, attribute, ())]
+    return {cls.name: cls for cls in sorted(classes, key=lambda cls: cls.name)}
+
+
+def make(kind: str, name: str, settings: Mapping[str, Any] | None = None) -> Any:
+    """The strategy called `name`, with its defaults but for `settings`."""
+    known = table(kind)
+    if name not in known:
+        raise UsageError(f"unknown {kind} {name!r}{did_you_mean(name, known)}; there are: {', '.join(known)}")
+    return replace(known[name](), settings or {}, f"{kind}.")
+
+
+def is_strategy(value: Any) -> bool:
+    """Whether a value is a strategy: an instance of a dataclass."""
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+
+
+def name_of(strategy: Any) -> str:
+    """What a strategy is called: its `name`, or its class's."""
+    return str(getattr(strategy, "name", type(strategy).__name__))
+
+
+def settings_of(strategy: Any) -> dict[str, Any]:
+    """A strategy's settings by name."""
+    if isinstance(strategy, Elsewhere):
+        return strategy.settings
+    return {item.name: getattr(strategy, item.name) for item in dataclasses.fields(strategy)}
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """A strategy that is not quell's own, as config.json describes it: enough to load a run, not to continue it."""
+
+    kind: str
+    name: str
+    settings: dict[str, Any]
+
+    def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("__"):
+            raise AttributeError(attribute)
+        raise UsageError(f"this run's {self.kind} {self.name!r} is not quell's own: pass it as {self.kind}=...")
+
+
+def replace(owner: Any, changes: Mapping[str, Any], prefix: str = "") -> Any:
+    """A copy of a dataclass with changes, given as dotted names ({"coefficients.rate": 1e-3}) or nested mappings.
+
+    A field that is a strategy takes an object, a name, or a mapping with its settings and possibly its "name".
+    """
+    fields = {item.name: item for item in dataclasses.fields(owner)}
+    direct = {key: value for key, value in changes.items() if "." not in key}
+    fresh: dict[str, Any] = {}
+    for key, value in [*direct.items(), *((k, v) for k, v in changes.items() if "." in k)]:
+        name, _, rest = key.partition(".")
+        if name not in fields:
+            raise UsageError(f"there is no setting {prefix + name!r}{did_you_mean(name, fields)}")
+        current = fresh.get(name, getattr(owner, name))
+        fresh[name] = _changed(current, {rest: value} if rest else value, name, prefix)
+    return dataclasses.replace(owner, **fresh)
+
+
+def _changed(current: Any, value: Any, name: str, prefix: str) -> Any:
+    """One field's new value."""
+    if name in KINDS:
+        if isinstance(value, str):
+            return current if value == name_of(current) else make(name, value)
+        if isinstance(value, Mapping):
+            settings = dict(value)
+            chosen = settings.pop("name", name_of(current))
+            base = current if chosen == name_of(current) else make(name, chosen)
+            return replace(base, settings, f"{prefix}{name}.")
+        return value
+    if isinstance(current, tuple) and isinstance(value, list):
+        return tuple(value)
+    return value
+
+
+def to_dict(strategy: Any) -> dict[str, Any]:
+    """Plain values: {"name": ..., field: value, ...}."""
+    plain = {key: to_dict(value) if is_strategy(value) else value for key, value in settings_of(strategy).items()}
+    return {"name": name_of(strategy), **plain}
+
+
+def check(owner: Any, prefix: str = "") -> None:
+    """Raise UsageError naming the first setting that makes no sense; config.json and keywords are typed by nobody."""
+    if isinstance(owner, Elsewhere):
+        return
+    for name, hint in hints(type(owner)).items():
+        value, dotted = getattr(owner, name), prefix + name
+        if is_strategy(value):
+            check(value, f"{dotted}.")
+            continue
+        bounds = next((part for part in get_args(hint) if isinstance(part, Range)), None)
+        bare = get_args(hint)[0] if bounds else hint
+        complaint = _type_complaint(value, bare) or (bounds.complaint(value) if bounds and value is not None else None)
+        if complaint:
+            raise UsageError(f"{dotted} {complaint}")
+    if callable(own := getattr(owner, "check", None)):
+        own()
+
+
+def _type_complaint(value: Any, hint: Any) -> str | None:
+    options = [option for option in get_args(hint) if isinstance(option, str)]
+    if options:
+        if value in options:
+            return None
+        return f"must be one of {', '.join(options)}, got {value!r}{did_you_mean(str(value), options)}"
+    if get_origin(hint) is tuple and isinstance(value, tuple):
+        return next((bad for item in value if (bad := _type_complaint(item, get_args(hint)[0]))), None)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    wrong = {
+        int: ("a whole number", not number or isinstance(value, float)),
+        float: ("a number", not number),
+        bool: ("true or false", not isinstance(value, bool)),
+        str: ("text", not isinstance(value, str)),
+    }.get(hint)
+    return f"must be {wrong[0]}, got {value!r}" if wrong and wrong[1] else None
+
+
+@functools.cache
+def hints(cls: type[Any]) -> dict[str, Any]:
+    """The types of a dataclass's fields, with what is annotated."""
+    known = get_type_hints(cls, include_extras=True)
+    return {item.name: known[item.name] for item in dataclasses.fields(cls)}
+
+
+@functools.cache
+def help_texts(cls: type[Any]) -> dict[str, str]:
+    """The docstrings under a dataclass's fields, inherited ones too."""
+    texts: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        if dataclasses.is_dataclass(base):
+            body = _body(base)
+            for field, following in zip(body, body[1:], strict=False):
+                if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                    if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
+                        texts[field.target.id] = " ".join(str(following.value.value).split())
+    return texts
+
+
+def _body(cls: type[Any]) -> list[ast.stmt]:
+    try:
+        parsed = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
+    except (OSError, TypeError, IndentationError):  # made in a session without source
+        return []
+    return parsed.body if isinstance(parsed, ast.ClassDef) else []

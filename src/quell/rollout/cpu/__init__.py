@@ -1,0 +1,39 @@
+"""Processes on this machine: the CPU engine's settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+from quell.estimate import Problem
+from quell.registry import SIZE, check
+from quell.rollout import Engine, default_workers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cpu:
+    """Worker processes on this machine."""
+
+    workers: Annotated[int | None, SIZE] = None
+    """Worker processes, by default one per core. Results do not depend on it."""
+    sum: Literal["loop", "vmap"] = "loop"
+    """How an estimator's terms are summed: loop (pair by pair, on threads), or vmap (all pairs at once in JAX, in single
+    precision; for thousands of short episodes, and where JAX has an accelerator)."""
+
+    name: ClassVar[str] = "cpu"
+    summary: ClassVar[str] = "processes on this machine"
+
+    @property
+    def processes(self) -> int:
+        return self.workers or default_workers()
+
+    def validate(self) -> None:
+        check(self)
+
+    def make(self, task: Any, problem: Problem, *, members: int, states: int = 0) -> Engine:
+        from quell.rollout.cpu.engine import CpuEngine
+
+        return CpuEngine(task, problem, workers=self.processes, members=members, states=states, how=self.sum)
+
+
+ENGINES = [Cpu]

@@ -1,0 +1,7 @@
+"""Training: perturb -> rollout -> estimate -> update -> log.
+
+methods    names and presets: what to train with
+state      all that changes during a run, and so all that a checkpoint holds
+iteration  the five steps
+loop       budget, evaluation, saving
+"""

@@ -1,0 +1,145 @@
+"""One iteration: perturb -> rollout -> estimate -> update, and what there is to log about it."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any
+
+import numpy as np
+
+from quell.config import Config
+from quell.estimate import estimate
+from quell.estimate.returns import finite_pairs
+from quell.keys import Purpose, Stream, generator
+from quell.policy.normalise import ObsStats
+from quell.rollout import Compute, make_engine
+from quell.stats import mean, spread
+from quell.tasks.base import Task
+from quell.train.methods import make_problem, make_task
+from quell.train.state import TrainState
+from quell.types import Array, Batch, Episodes, Rollouts, State
+from quell.update import Context
+
+Row = dict[str, float]
+
+
+class Trainer:
+    """One run's fixed parts (task, problem, strategies, engine), and its iteration."""
+
+    def __init__(self, config: Config, compute: Compute, task: Task | None = None) -> None:
+        self.config = config
+        self.task = task or make_task(config)
+        self.problem = make_problem(config, self.task)
+        members = max(2 * config.pairs, config.eval_episodes)
+        self.engine = make_engine(compute, self.task, self.problem, members=members, states=config.step.states)
+
+    def close(self) -> None:
+        self.engine.close()
+
+    def initial_state(self) -> TrainState:
+        policy = self.problem.policy
+        theta = policy.init(generator(self.config.seed, Purpose.INIT))
+        estimator = self.config.estimator.init(self.problem)
+        return TrainState(theta, self.config.step.init(theta), estimator, ObsStats.empty(policy.obs_size))
+
+    def iterate(self, state: TrainState) -> tuple[TrainState, Row]:
+        """One iteration: the next state, and its metrics."""
+        config, started = self.config, time.perf_counter()
+        episodes = Episodes.of_pairs(
+            state.iteration,
+            config.pairs,
+            record=config.estimator.needs.trajectories,
+            states=config.step.states,
+            shared_reset=config.shared_reset,
+            shared_noise=config.shared_noise,
+        )
+        rollouts = self.engine.rollout(state.theta, episodes, self._normaliser(state))
+        theta, step, estimator, row = self._update(state, Batch(state.theta, episodes, rollouts))
+        bad = bool(row["trouble/bad_pairs"] or row["trouble/skipped"])
+        troubled = bad or bool(row["trouble/flat"] or row.get("trouble/cv_dropped"))
+        elapsed, steps = time.perf_counter() - started, int(rollouts.steps.sum())
+        following = TrainState(
+            theta=theta,
+            step=step,
+            estimator=estimator,
+            obs=state.obs.add(rollouts.obs_sums, rollouts.steps),
+            iteration=state.iteration + 1,
+            steps=state.steps + steps,
+            eval_steps=state.eval_steps,
+            seconds=state.seconds + elapsed,
+            trouble=state.trouble + troubled,
+            trouble_in_a_row=state.trouble_in_a_row + 1 if bad else 0,
+        )
+        row = {
+            "iteration": following.iteration,
+            "steps": following.steps,
+            "seconds": following.seconds,
+            "speed": steps / elapsed,
+            **_return_metrics(rollouts),
+            "action_std": float(self.problem.policy.std(theta).mean()),
+            **row,
+            **self.engine.metrics(),
+            "trouble/total": following.trouble,
+        }
+        return following, row
+
+    def _update(self, state: TrainState, batch: Batch) -> tuple[Array, Any, State, Row]:
+        """The estimator's updates on one batch. A gradient that is not finite changes nothing and is counted."""
+        theta, step, memory = state.theta, state.step, state.estimator
+        returns = batch.rollouts.returns
+        good = finite_pairs(returns)
+        usable = returns[np.repeat(good, 2)]
+        row: Row = {
+            "trouble/bad_pairs": float((~good).sum()),
+            "trouble/flat": float(len(usable) > 0 and usable.min() == usable.max()),
+            "trouble/skipped": 0.0,
+        }
+        estimator, context = self.config.estimator, self._context(state, batch)
+        norm = 0.0
+        for _ in range(estimator.needs.updates):
+            estimated = estimate(estimator, self.problem, batch, memory, total=self.engine.total, theta=theta)
+            norm = float(np.linalg.norm(estimated.gradient.astype(np.float64)))
+            moved, moved_step, facts = self.config.step.step(theta, estimated.gradient, step, context)
+            row |= facts
+            if not good.any() or not np.isfinite(norm) or not np.isfinite(moved).all():
+                row["trouble/skipped"] = 1.0
+                break
+            theta, step, memory = moved, moved_step, estimated.state
+            row |= estimated.metrics
+        row["gradient/norm"] = norm
+        row["update/ratio"] = float(np.linalg.norm(theta - state.theta) / (np.linalg.norm(state.theta) + 1e-12))
+        return theta, step, memory, row
+
+    def _context(self, state: TrainState, batch: Batch) -> Context:
+        seen = batch.rollouts.states
+        states = None if seen is None else seen.reshape(-1, seen.shape[-1])
+        return Context(self.problem.policy, state.steps, self.config.steps, state.theta, states)
+
+    def evaluate(self, state: TrainState) -> tuple[TrainState, Row]:
+        """Returns of the unperturbed policy, with sampled and with mean actions."""
+        row, steps = {}, 0
+        for mean_action, name in ((False, "eval/return"), (True, "eval/mean_action")):
+            episodes = Episodes.unperturbed(
+                state.iteration, self.config.eval_episodes, Stream.EVALUATE, mean_action=mean_action
+            )
+            rollouts = self.engine.rollout(state.theta, episodes, self._normaliser(state))
+            row[name], row[f"{name}_std"] = mean(rollouts.returns), spread(rollouts.returns)
+            steps += int(rollouts.steps.sum())
+        state = dataclasses.replace(state, eval_steps=state.eval_steps + steps)
+        return state, {**row, "eval/steps": state.eval_steps}
+
+    def _normaliser(self, state: TrainState) -> ObsStats | None:
+        return state.obs if self.config.normalise_obs else None
+
+
+def _return_metrics(rollouts: Rollouts) -> Row:
+    returns = rollouts.returns
+    finite = returns[np.isfinite(returns)]
+    return {
+        "return/mean": mean(returns),
+        "return/std": spread(returns),
+        "return/min": float(finite.min()) if len(finite) else float("nan"),
+        "return/max": float(finite.max()) if len(finite) else float("nan"),
+        "episode_length": float(rollouts.steps.mean()),
+    }

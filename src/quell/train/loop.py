@@ -1,0 +1,63 @@
+"""Training until the budget is spent: evaluation, saving, stopping."""
+
+from __future__ import annotations
+
+from quell.config import Config
+from quell.errors import EngineFailure, TroubleError
+from quell.rollout import Compute
+from quell.runs import Run, checkpoint
+from quell.runs.metrics import MetricsWriter
+from quell.tasks.base import Task
+from quell.terminal.progress import Progress
+from quell.train.iteration import Trainer
+from quell.train.state import TrainState
+
+
+def run_training(
+    config: Config, run: Run, *, compute: Compute, progress: Progress, resume: bool = False, task: Task | None = None
+) -> TrainState:
+    """Train until the step budget is spent, or until `progress.stop_requested`; always leaves a checkpoint behind."""
+    trainer = Trainer(config, compute, task)
+    try:
+        saved = checkpoint.load_newest(run.checkpoints) if resume else None
+        state = TrainState.from_checkpoint(config, trainer.problem, *saved) if saved else trainer.initial_state()
+        writer = MetricsWriter(run.path, after=state.iteration)
+        try:
+            if not saved:
+                _save(run, state, config)
+            return _loop(trainer, state, run, writer, progress)
+        finally:
+            writer.close()
+    finally:
+        trainer.close()
+
+
+def _loop(trainer: Trainer, state: TrainState, run: Run, writer: MetricsWriter, progress: Progress) -> TrainState:
+    config = trainer.config
+    while state.steps < config.steps and not progress.stop_requested:
+        before = state
+        try:
+            state, row = trainer.iterate(state)
+            last = state.steps >= config.steps
+            if last or (config.eval_every and state.iteration % config.eval_every == 0):
+                state, evaluation = trainer.evaluate(state)
+                row |= evaluation
+        except EngineFailure as error:  # the iteration is repeated on resuming, as it would have been
+            _save(run, before, config)
+            saved = f"saved after iteration {before.iteration}: quell resume {run.path}"
+            raise type(error)(f"{error}\n{saved}") from None
+        writer.write(row)
+        progress.show(row)
+        if state.trouble_in_a_row >= config.max_trouble:
+            raise TroubleError(
+                f"stopped: {state.trouble_in_a_row} iterations in a row had a return or gradient that was not finite; "
+                f"the last good checkpoint is kept in {run.checkpoints} (smaller --lr or --sigma often helps)"
+            )
+        if last or progress.stop_requested or state.iteration % config.checkpoint_every == 0:
+            _save(run, state, config)
+    return state
+
+
+def _save(run: Run, state: TrainState, config: Config) -> None:
+    arrays, facts = state.to_checkpoint(config)
+    checkpoint.save(run.checkpoints, state.iteration, arrays, facts, config.keep_checkpoints)

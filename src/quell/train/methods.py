@@ -1,0 +1,177 @@
+"""Names of methods, and what each stands for: an estimator, directions, and settings; with the paper's values or ours."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from quell import registry
+from quell.config import Config, Preset, flatten, full_name, replace
+from quell.errors import UsageError, did_you_mean, require
+from quell.estimate import Estimator, Problem
+from quell.estimate.control_variate import ControlVariate
+from quell.estimate.control_variate.choose import ChosenCoefficients
+from quell.estimate.control_variate.discount import FixedDiscounts
+from quell.estimate.policy_gradient import PolicyGradient
+from quell.estimate.score import Score
+from quell.estimate.surrogate import Ppo, Trpo
+from quell.perturb import Unperturbed
+from quell.perturb.gaussian import Gaussian
+from quell.perturb.gcmc import Gcmc
+from quell.perturb.orthogonal import Orthogonal
+from quell.perturb.qmc import Qmc
+from quell.policy.network import Policy
+from quell.tasks.base import Task
+
+
+@dataclass(frozen=True)
+class Method:
+    """What a method's name stands for, with the paper's settings, and what the preset "tuned" changes."""
+
+    summary: str
+    estimator: Estimator
+    directions: Any = field(default_factory=Gaussian)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    tuned: Mapping[str, Any] = field(default_factory=dict)
+
+
+LONG_STEPS = {"step.lr": 0.03}
+"""Most of the noise of ES lies where the policy does not feel it, so it bears longer steps than the paper's 0.01.
+So does a control variate that adds none where the policy does feel it (docs/variance.md)."""
+CHOSEN = {
+    "estimator.baseline": "leave-one-out",
+    "estimator.discount": FixedDiscounts(gammas=(1.0, 0.99)),
+    "estimator.coefficients": ChosenCoefficients(metric="policy"),
+    "estimator.values": ("network",),
+}
+OTHERS_AS_BASELINE = {"estimator.baseline": "leave-one-out"}
+
+
+def _methods() -> dict[str, Method]:
+    shifted = LONG_STEPS | {"directions.shift": True}
+    table = {
+        "es": Method("evolution strategies, i.i.d. Gaussian directions", Score(), tuned=LONG_STEPS),
+        "ortho": Method("ES with orthogonal directions", Score(), Orthogonal(), tuned=LONG_STEPS),
+        "gcmc": Method("ES with geometrically coupled pairs", Score(), Gcmc(), tuned=LONG_STEPS),
+        "qmc": Method("ES with Halton directions", Score(), Qmc(), tuned=shifted),
+        "cv": Method("ES with the structured control variate", ControlVariate(), tuned=LONG_STEPS | CHOSEN),
+        "det": Method("ES on a deterministic policy", Score(), settings={"policy": "deterministic"}, tuned=LONG_STEPS),
+        "pg": Method("policy gradient", PolicyGradient(), Unperturbed(), tuned=OTHERS_AS_BASELINE),
+        "trpo": Method("surrogate with a KL penalty", Trpo(), Unperturbed(), tuned=OTHERS_AS_BASELINE),
+    }
+    for size in range(4):
+        for switches in itertools.combinations("sam", size):
+            words = " and ".join({"s": "observation", "a": "advantage"}[letter] for letter in switches if letter in "sa")
+            parts = [f"{words} normalisation"] if words else []
+            parts += ["10 updates per batch"] if "m" in switches else []
+            table["+".join(["ppo", *switches])] = Method(
+                "clipped surrogate" + (f", {', '.join(parts)}" if parts else ""),
+                Ppo(updates=10 if "m" in switches else 1, normalise_advantages="a" in switches),
+                Unperturbed(),
+                {"normalise_obs": True} if "s" in switches else {},
+                OTHERS_AS_BASELINE,
+            )
+    return table
+
+
+METHODS = _methods()
+TUNED: dict[str, Any] = {"shared_reset": True, "policy.output_scale": 0.1}
+"""What the preset "tuned" changes for every task and method; what a method and a task say themselves comes on top."""
+
+
+def get_method(name: str) -> Method:
+    """The method called `name`; PPO's switches may come in any order (ppo+m+a)."""
+    head, *switches = name.lower().split("+")
+    key = "+".join([head, *sorted(switches, key="sam".find)])
+    if key not in METHODS:
+        raise UsageError(f"unknown method {name!r}{did_you_mean(name, METHODS)}; `quell methods` lists them all")
+    return METHODS[key]
+
+
+def make_config(
+    task: str,
+    method: str = "cv",
+    preset: Preset = "tuned",
+    overrides: Mapping[str, Any] | None = None,
+    instance: Task | None = None,
+) -> Config:
+    """The method's strategies, then (tuned) our settings, the method's and the task's, then overrides.
+
+    Strategies among the overrides come first, so that presets and other overrides speak of what is used. `instance` is
+    the task itself where `task` is not a name that can be looked up.
+    """
+    import quell.tasks
+
+    if preset not in ("tuned", "paper"):
+        raise UsageError(f"unknown preset {preset!r}: use tuned or paper")
+    chosen, played = get_method(method), instance or quell.tasks.get(task)
+    config = Config(
+        task=task, method=method.lower(), preset=preset, estimator=chosen.estimator, directions=chosen.directions
+    )
+    settings = {"policy": "categorical"} if played.discrete else {}
+    config = replace(config, {**settings, **chosen.settings})
+    asked = dict(overrides or {})
+    config = _choose(config, asked)
+    if preset == "tuned":
+        for tuned in (TUNED, chosen.tuned, played.tuned):
+            config = replace(config, tuned, lenient=True)
+        config = replace(config, chosen.settings)
+        config = _choose(config, asked)
+    return replace(config, asked)
+
+
+def _choose(config: Config, asked: Mapping[str, Any]) -> Config:
+    """The config with the strategies that were asked for, as objects or by name."""
+    chosen = {name: value for name, value in asked.items() if name.rpartition(".")[2] in registry.KINDS}
+    known = {name: value for name, value in chosen.items() if full_name(name, flatten(config)) is not None}
+    config = replace(config, known)
+    unperturbed = not config.estimator.needs.perturbed
+    if "directions" not in chosen and unperturbed != (config.directions.sigma == 0):
+        config = replace(config, {"directions": Unperturbed() if unperturbed else Gaussian()})
+    return config
+
+
+def as_strategies(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Keywords with an optax optimiser, if there is one, made a step."""
+    step = settings.get("step")
+    if hasattr(step, "init") and hasattr(step, "update") and not registry.is_strategy(step):
+        from quell.update.first_order import OwnOptax
+
+        return {**settings, "step": OwnOptax(step)}
+    return dict(settings)
+
+
+def make_task(config: Config) -> Task:
+    """The task with the config's settings."""
+    import quell.tasks
+
+    settings: dict[str, Any] = dict(config.task_settings)
+    if config.horizon is not None:
+        settings["horizon"] = config.horizon
+    task = quell.tasks.get(config.task, **settings)
+    if task.extra is not None:
+        require(task.extra, f"task {task.name!r}")
+    return task
+
+
+def make_policy(config: Config, task: Task) -> Policy:
+    """The policy for a task; says when the two do not fit."""
+    chosen = config.policy
+    if task.discrete != chosen.discrete:
+        wanted = "categorical" if task.discrete else "gaussian or deterministic"
+        raise UsageError(f"task {task.name!r} needs a {wanted} policy, not {chosen.name} (policy)")
+    if not chosen.stochastic and config.estimator.needs.trajectories:
+        raise UsageError(
+            f"method {config.method!r} needs a stochastic policy: its policy gradient is not defined without"
+        )
+    made: Policy = chosen.make(task)
+    return made
+
+
+def make_problem(config: Config, task: Task) -> Problem:
+    """What the estimator is used on."""
+    return Problem(make_policy(config, task), config.directions, config.seed)
+
+

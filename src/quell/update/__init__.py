@@ -1,0 +1,76 @@
+"""Steps: what becomes of theta once a gradient is there.
+
+A step is a frozen dataclass in a file that ends in `STEPS = [...]`. It may look: `context` holds states that the policy
+visited, and on them the KL divergence and products with the Fisher matrix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from quell.policy.network import Policy
+from quell.types import Array, Metrics
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a step may look at."""
+
+    policy: Policy
+    steps: int
+    """Environment steps so far."""
+    budget: int
+    """Environment steps of the whole run."""
+    theta: Array
+    """The parameters that the batch was played with."""
+    states: Array | None = None
+    """Observations [n, o] of the batch as the policy saw them, where the step asked for some."""
+
+    def kl(self, theta: Array) -> float:
+        """Mean KL(pi_theta || pi_batch) over the states."""
+        from quell.policy.likelihood import mean_kl
+
+        return float(mean_kl(self.policy)(theta, self.theta, self.states))
+
+    def fisher_product(self, vector: Array) -> Array:
+        """F v, with F = E_s[grad log pi grad log pi'] over the states at the batch's theta."""
+        from quell.policy.likelihood import fisher_product
+
+        return np.asarray(fisher_product(self.policy)(self.theta, self.states, np.asarray(vector, np.float32)))
+
+
+class Step(Protocol):
+    """One rule; its fields are its settings."""
+
+    @property
+    def states(self) -> int:
+        """States of each episode that it wants to look at."""
+
+    def init(self, theta: Array) -> Any:
+        """Its state before the first step: any tree of arrays."""
+
+    def step(self, theta: Array, gradient: Array, state: Any, context: Context) -> tuple[Array, Any, Metrics]:
+        """The next theta and state, and what is worth knowing of the step."""
+
+
+def to_arrays(state: Any) -> dict[str, Array]:
+    """A step's state by position, for a checkpoint."""
+    import jax
+
+    return {f"optimiser.{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
+
+
+def from_arrays(step: Step, theta: Array, arrays: dict[str, Array]) -> Any:
+    """The state a checkpoint holds."""
+    import jax
+
+    from quell.errors import QuellError
+
+    leaves, tree = jax.tree.flatten(step.init(theta))
+    stored = [arrays.get(f"optimiser.{i}") for i in range(len(leaves))]
+    if any(there is None or there.shape != np.shape(leaf) for there, leaf in zip(stored, leaves, strict=True)):
+        raise QuellError("the checkpoint's optimiser state does not fit this configuration")
+    return jax.tree.unflatten(tree, stored)

@@ -1,0 +1,160 @@
+"""First-order steps, with optax's rules: theta <- theta + lr(steps) * transform(gradient)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+
+from quell.registry import COUNT, POSITIVE, Range
+from quell.types import Array, Metrics
+from quell.update import Context
+from quell.update.schedule import Schedule, scheduled
+
+DECAY = Range(low=0, below=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstOrder:
+    """What the rules below share."""
+
+    lr: Annotated[float, COUNT] = 0.01
+    """Learning rate."""
+    schedule: Schedule = "constant"
+    """How the learning rate falls over the step budget."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    states: ClassVar[int] = 0
+
+    def transform(self) -> Any:
+        """The optax.GradientTransformation, without its learning rate."""
+        raise NotImplementedError
+
+    def init(self, theta: Array) -> Any:
+        return self.transform().init(theta)
+
+    def step(self, theta: Array, gradient: Array, state: Any, context: Context) -> tuple[Array, Any, Metrics]:
+        rate = scheduled(self.lr, self.schedule, context.steps, context.budget)
+        direction, state = _compiled(self)(gradient, state)
+        return theta + np.float32(rate) * np.asarray(direction), state, {"learning_rate": rate}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adam(FirstOrder):
+    """Every coordinate in units of the root of its running second moment."""
+
+    b1: Annotated[float, DECAY] = 0.9
+    """Decay of the running mean."""
+    b2: Annotated[float, DECAY] = 0.999
+    """Decay of the running second moment."""
+    eps: Annotated[float, POSITIVE] = 1e-8
+    """Added to the root of the second moment."""
+
+    name: ClassVar[str] = "adam"
+    summary: ClassVar[str] = "optax.adam"
+
+    def transform(self) -> Any:
+        import optax
+
+        return optax.scale_by_adam(self.b1, self.b2, self.eps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sgd(FirstOrder):
+    """The gradient as it is."""
+
+    name: ClassVar[str] = "sgd"
+    summary: ClassVar[str] = "the gradient as it is"
+
+    def transform(self) -> Any:
+        import optax
+
+        return optax.identity()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Momentum(FirstOrder):
+    """A decaying sum of gradients."""
+
+    decay: Annotated[float, DECAY] = 0.9
+    """How much of the past survives a step."""
+
+    name: ClassVar[str] = "momentum"
+    summary: ClassVar[str] = "a decaying sum of gradients"
+
+    def transform(self) -> Any:
+        import optax
+
+        return optax.trace(decay=self.decay)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RmsProp(FirstOrder):
+    """The gradient in units of the root of its running second moment."""
+
+    decay: Annotated[float, DECAY] = 0.9
+    """Decay of the running second moment."""
+    eps: Annotated[float, POSITIVE] = 1e-8
+    """Added under the root."""
+
+    name: ClassVar[str] = "rmsprop"
+    summary: ClassVar[str] = "optax.rmsprop"
+
+    def transform(self) -> Any:
+        import optax
+
+        return optax.scale_by_rms(self.decay, self.eps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sign(FirstOrder):
+    """The gradient's sign: the same distance in every coordinate."""
+
+    name: ClassVar[str] = "sign"
+    summary: ClassVar[str] = "the gradient's sign"
+
+    def transform(self) -> Any:
+        import optax
+
+        return optax.scale_by_sign()
+
+
+@dataclass(frozen=True)
+class OwnOptax:
+    """An optax.GradientTransformation of the user's, as `quell.train(..., step=optax.adam(0.01))` takes it.
+
+    optax's optimisers descend: they are given the gradient's negative.
+    """
+
+    given: Any
+
+    name: ClassVar[str] = "optax"
+    states: ClassVar[int] = 0
+
+    def init(self, theta: Array) -> Any:
+        return self.given.init(theta)
+
+    def step(self, theta: Array, gradient: Array, state: Any, context: Context) -> tuple[Array, Any, Metrics]:
+        update, state = _compiled_own(self.given)(-gradient, state, theta)
+        return theta + np.asarray(update), state, {}
+
+
+@functools.lru_cache(maxsize=16)
+def _compiled(rule: FirstOrder) -> Callable[..., Any]:
+    import jax
+
+    return jax.jit(rule.transform().update)
+
+
+@functools.lru_cache(maxsize=16)
+def _compiled_own(given: Any) -> Callable[..., Any]:
+    import jax
+
+    return jax.jit(given.update)
+
+
+STEPS = [Adam, Sgd, Momentum, RmsProp, Sign]
