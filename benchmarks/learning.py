@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 import tyro
+from quell.plot import colour_of
 
 import quell
 from quell.config import parse_value, to_dict
-from quell.plot import colour_of
 from quell.runs import versions
 
 RESULTS = Path(__file__).parent.parent / "results"

@@ -11,21 +11,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quell import checkpoint
 from quell.compute import Compute
 from quell.config import Config, to_dict
 from quell.errors import EngineFailure, QuellError, TroubleError
 from quell.estimate import State, estimate
 from quell.keys import Purpose, generator
 from quell.methods import make_directions, make_estimator, make_policy, make_task
-from quell.metrics import MetricsWriter
 from quell.observations import ObsStats
 from quell.optimise import Optimiser
-from quell.progress import Progress
 from quell.returns import finite_pairs
 from quell.rollout import CpuEngine, Engine
-from quell.runs import Run
+from quell.runs import Run, checkpoint
+from quell.runs.metrics import MetricsWriter
 from quell.tasks.base import Task
+from quell.terminal.progress import Progress
 from quell.types import Batch, Episodes, Rollouts
 
 Array = NDArray[Any]
