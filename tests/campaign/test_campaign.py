@@ -48,14 +48,18 @@ def test_jobs(tmp_path: Path) -> None:
         runs=tmp_path / "runs",
         episodes=3,
     )
-    assert [job.title for job in jobs[:3]] == ["lqr-302 es seed 0", "lqr-302 cv seed 0", "gym:CartPole-v1 es seed 0"]
+    assert [job.title for job in jobs[:3]] == [
+        "lqr-302 es paper seed 0",
+        "lqr-302 cv paper seed 0",
+        "gym:CartPole-v1 es paper seed 0",
+    ]
     assert [job.config.steps for job in jobs[:3]] == [500, 500, 200]
     assert jobs[2].record == tmp_path / "out/paper-0.5/summaries/gym-CartPole-v1-es-0.json"
     assert jobs[2].timings == tmp_path / "out/paper-0.5/timings.jsonl"
     assert Job.decode(jobs[2].encode()) == jobs[2]
     assert all(seconds_of(job, {}) > 0 for job in jobs)
     labelled = Job(jobs[0].config, tmp_path, tmp_path / "learning/a.json", 3, label="auto")
-    assert labelled.title == "lqr-302 es-auto seed 0"
+    assert labelled.title == "lqr-302 es-auto paper seed 0"
     assert labelled.timings == tmp_path / "learning/timings.jsonl"
     assert Job.decode(labelled.encode()) == labelled
 
@@ -82,7 +86,7 @@ def test_a_failing_run_is_reported_and_stops_no_other(tmp_path: Path, capsys: py
     arguments = command(tmp_path, "--tasks", "lqr-302", "--methods", "es", "ortho")
     assert main(arguments) == 1
     told = capsys.readouterr()
-    assert "FAILED  lqr-302 es seed 0:" in told.err
+    assert "FAILED  lqr-302 es paper seed 0:" in told.err
     assert "holds a run with another lr" in told.err
     summaries = tmp_path / "out/paper-0.0002/summaries"
     assert {path.name for path in summaries.iterdir()} == {"lqr-302-ortho-0.json"}

@@ -75,7 +75,9 @@ class Job:
 
     @property
     def title(self) -> str:
-        return f"{self.config.task} {self.config.method}{f'-{self.label}' * bool(self.label)} seed {self.config.seed}"
+        """No two jobs of one budget have the same."""
+        method = f"{self.config.method}-{self.label}" if self.label else self.config.method
+        return f"{self.config.task} {method} {self.config.preset} seed {self.config.seed}"
 
     @property
     def done(self) -> bool:

@@ -86,7 +86,7 @@ def main(arguments: list[str]) -> int:
         parsed.json.parent.mkdir(parents=True, exist_ok=True)
         parsed.json.write_text(json.dumps(found[0] if len(found) == 1 else found, indent=1) + "\n")
     if parsed.figure is not None:
-        variance_figure(reports, parsed.figure)
+        variance_figure([report.values() for report in reports], parsed.figure)
     return 0
 
 

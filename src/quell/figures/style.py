@@ -60,7 +60,8 @@ def looks(names: Iterable[str]) -> dict[str, Look]:
 
 
 def _known(name: str) -> Look | None:
-    """Also of a method on other directions: auto-ortho is drawn in auto's colour with ORTHO's line."""
+    """Also of a method on other directions, auto's colour with ORTHO's line for auto-ortho, and of "cv gamma=0.9"."""
+    name = name.partition(" ")[0]
     base, _, suffix = name.rpartition("-")
     if name in LOOKS or base not in LOOKS or suffix not in ("ortho", "gcmc", "qmc", "crn"):
         return LOOKS.get(name)
@@ -68,7 +69,7 @@ def _known(name: str) -> Look | None:
 
 
 def _other(place: int) -> Look:
-    return Look(MORE[place % len(MORE)], LINES[(1 + place // len(MORE)) % len(LINES)])
+    return Look(MORE[place % len(MORE)], LINES[(place + 1) % len(LINES)])
 
 
 def new_figure(width: float, height: float) -> Any:
