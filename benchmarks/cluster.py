@@ -2,7 +2,7 @@
 
 Throughput: halfcheetah with 20 pairs, one iteration of each engine in turn, so that both meet the same machine; the
 median ratio of a turn should be at least 0.9. Overhead: iterations of a task that costs nothing, against the number of
-parameters and of workers, beside what `quell.scale` says with round numbers for this machine's constants.
+parameters and of workers, beside what `scale_model.py` says with round numbers for this machine's constants.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import statistics
 import time
 from pathlib import Path
 
+from scale_model import Machine, Workload, nodes_sent, prepared_bytes, scalar_bytes, simulate, sums_bytes
+
 from quell.compute import Compute
 from quell.config import default_workers
 from quell.methods import make_config
 from quell.rollout.cluster.session import Session
-from quell.scale import Machine, Workload, nodes_sent, prepared_bytes, scalar_bytes, simulate, sums_bytes
 from quell.trainer import Trainer, TrainState
 
 ONE_MACHINE = Machine(step=1e-5, memory=2.5e9, network=1.5e9, latency=0.0, call=2e-3, fixed=5e-3, cores=2)

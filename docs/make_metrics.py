@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from quell.metrics import METRICS
+from quell.runs.metrics import METRICS
 
 HEAD = """# Metrics
 

@@ -110,20 +110,6 @@ def test_a_missing_extra_says_what_to_type(capsys: pytest.CaptureFixture[str], m
     assert "pip install 'quell[dm]'" in capsys.readouterr().err
 
 
-def test_tasks_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Everyone who has a task takes part; who has not is left out."""
-    where = tmp_path / "speeds.json"
-    words = ["tasks", "--measure", "--seconds", "0.05", "--workers", "1", "--json", str(where)]
-    assert main([*words, "inverted-pendulum", "lqr-302"]) == 0
-    assert "physics" in capsys.readouterr().out
-    found = json.loads(where.read_text())
-    pendulum, lqr = found["inverted-pendulum"], found["lqr-302"]
-    assert all(value > 0 for value in pendulum.values())
-    of_medians = pendulum["ours"] / max(pendulum["envpool"], pendulum["async"])  # the ratio is a median of ratios
-    assert 0.25 < pendulum["ratio"] / of_medians < 4
-    assert [name for name, value in lqr.items() if value is not None] == ["ours"]
-
-
 def test_train_resume_eval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = str(tmp_path / "swimmer/cv/a")
     assert main(["train", "swimmer", *FAST, "--out", str(tmp_path), "--name", "a"]) == 0

@@ -16,13 +16,13 @@ from ray_runs import is_loopback, listening, local, run, trainer
 pytest.importorskip("ray")
 
 from conftest import tree_sum
+from scale_model import nodes_sent, sums_bytes
 
 from quell.cli import main
 from quell.compute import Compute
 from quell.errors import UsageError
 from quell.reduce import Tree, shards
 from quell.rollout.cluster.session import Session
-from quell.scale import nodes_sent, sums_bytes
 
 ITERATIONS = 3
 

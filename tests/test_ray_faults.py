@@ -21,11 +21,11 @@ from ray_runs import local, run, trainer
 pytest.importorskip("ray")
 
 import quell
-from quell import checkpoint
 from quell.compute import Compute
 from quell.errors import EngineFailure
 from quell.rollout.cluster.fleet import Patience
 from quell.rollout.cluster.session import LOCAL_ENVIRONMENT
+from quell.runs import checkpoint
 from quell.trainer import Trainer
 
 pytestmark = [

@@ -7,20 +7,17 @@ the tests check that it was reached, so a pass means something.
 
 from __future__ import annotations
 
-import builtins
 import itertools
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from quell import theory
-from quell.errors import MissingExtra, UsageError
+from quell.errors import UsageError
 from quell.theory import Exact, Simulated
 
 LIMIT = 4.0
@@ -207,25 +204,6 @@ def test_refusals() -> None:
         theory.simulate(2, 2, 1.0, repeats=9, rng=rng, alpha=np.zeros(2))
     with pytest.raises(UsageError, match="generator"):
         theory.table([(2, 2, 1.0)], repeats=9)
-
-
-def test_figure(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    theory.figure(tmp_path / "theory.png")
-    assert (tmp_path / "theory.png").stat().st_size > 20_000
-
-
-def test_figure_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def without(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name.startswith("matplotlib"):
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(MissingExtra, match=r"quell\[plot\]"):
-        theory.figure(tmp_path / "theory.png")
 
 
 def test_import_is_cheap() -> None:

@@ -20,8 +20,8 @@ import quell
 import quell.runs
 from quell.errors import TroubleError, UsageError
 from quell.methods import METHODS
-from quell.metrics import METRICS
 from quell.rollout.cpu import WorkerFailure
+from quell.runs.metrics import METRICS
 
 TINY = {"horizon": 40, "pairs": 3, "steps": 40 * 6 * 4, "eval_every": 2, "eval_episodes": 2, "checkpoint_every": 2}
 

@@ -40,7 +40,7 @@ _HOMES = {
     "quell.rollout": ("CpuEngine",),
     "quell.types": ("Batch", "Episodes", "Rollouts", "Trajectories"),
 }
-_MODULES = ("metrics", "plot", "statistics", "tasks", "theory")
+_MODULES = {"metrics": "runs.metrics", "figures": "figures", "stats": "stats", "tasks": "tasks", "theory": "theory"}
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
@@ -73,7 +73,7 @@ def __getattr__(name: str) -> Any:
     if name == "task":
         return importlib.import_module("quell.tasks").get
     if name in _MODULES:
-        return importlib.import_module(f"quell.{name}")
+        return importlib.import_module(f"quell.{_MODULES[name]}")
     if name not in _HOME:
         raise AttributeError(f"module 'quell' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOME[name]), name)

@@ -9,16 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quell import checkpoint
 from quell.compute import Compute
 from quell.config import Config, Preset, changed, from_dict, replace
 from quell.errors import QuellError, UsageError
 from quell.methods import make_config, make_directions, make_policy, make_task
 from quell.observations import ObsStats
 from quell.policy import Policy
-from quell.progress import Display, Progress
-from quell.runs import Run
+from quell.runs import Run, checkpoint
 from quell.tasks.base import Task
+from quell.terminal.progress import Display, Progress
 from quell.types import Episodes, Rollouts
 
 Array = NDArray[Any]

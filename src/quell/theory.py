@@ -16,13 +16,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from os import PathLike
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quell.errors import MissingExtra, UsageError
+from quell.errors import UsageError
 
 Array = NDArray[np.float64]
 
@@ -234,21 +232,6 @@ def table(
     return rows
 
 
-def figure(path: str | PathLike[str]) -> None:
-    """Variance relative to ES against rho: CV, ORTHO and both together for several n/d, with rho_0 marked."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtra("plot", "the theory figure") from None
-    d, samples = 100, [5, 25, 50, 100]
-    rhos = np.geomspace(0.03, 30, 400)
-    fig = Figure(figsize=(9, 3.9), layout="constrained")
-    left, right = fig.subplots(1, 2, sharey=True)
-    _draw_theorem(left, d, samples, rhos)
-    _draw_combined(right, d, samples, rhos)
-    fig.savefig(path, dpi=150)
-
-
 def _check(d: int, n: int, rho: float) -> None:
     if d < 1 or n < 1:
         raise UsageError(f"d and n must be at least 1, not {d} and {n}")
@@ -299,68 +282,3 @@ def _ratio(a: Array, b: Array) -> Estimate:
     """mean(a)/mean(b); to first order its error is that of mean(a - ratio b)/mean(b)."""
     value = float(a.mean() / b.mean())
     return Estimate(value, _mean(a - value * b).error / float(b.mean()))
-
-
-_ORANGE = "#D55E00"  # CV
-_BLUES = ("#6DB1DC", "#3A8FC7", "#00629B", "#00304F")  # ORTHO, few samples to many: readable without hue
-
-
-def _draw_theorem(axes: Any, d: int, samples: list[int], rhos: Array) -> None:
-    """V[CV]/V[ES] and V[ORTHO]/V[ES]; a dot where they cross."""
-    _draw_cv(axes, d, rhos)
-    for n, colour in zip(samples, _BLUES, strict=True):
-        ratios = [variance_ortho(d, n, rho) / variance_es(d, rho) for rho in rhos]
-        _draw_ortho(axes, rhos, ratios, n / d, colour)
-        rho_0 = threshold(d, n)
-        height = variance_cv(d) / variance_es(d, rho_0)
-        axes.vlines(rho_0, 0, height, color=colour, linewidth=1.2, linestyle=(0, (1, 2)))
-        axes.plot(rho_0, height, "o", color=colour, markeredgecolor="white", markersize=9, zorder=5)
-    _note(axes, (4.2, 0.88), "ORTHO", _BLUES[2])
-    _note(axes, (1.2, 0.46), "ρ₀: right of a dot,\nCV is lower", _BLUES[3], weight="normal")
-    _style(axes, f"CV or orthogonal directions (d = {d})")
-    axes.set_ylabel("variance relative to ES")
-
-
-def _draw_combined(axes: Any, d: int, samples: list[int], rhos: Array) -> None:
-    """V[ORTHO+CV]/V[ES] at the best shared eta."""
-    _draw_cv(axes, d, rhos)
-    for n, colour in zip(samples, _BLUES, strict=True):
-        ratios = [variance_ortho_cv(d, n, rho) / variance_es(d, rho) for rho in rhos]
-        _draw_ortho(axes, rhos, ratios, n / d, colour)
-    _note(axes, (0.035, 0.3), "ORTHO + CV", _BLUES[2])
-    _style(axes, "CV on orthogonal directions: below either")
-
-
-def _draw_cv(axes: Any, d: int, rhos: Array) -> None:
-    ratios = [variance_cv(d) / variance_es(d, rho) for rho in rhos]
-    axes.plot(rhos, ratios, color=_ORANGE, linewidth=2.5, linestyle="--", zorder=4)
-    _note(axes, (2.4, 0.2), "CV, any N", _ORANGE)
-
-
-def _draw_ortho(axes: Any, rhos: Array, ratios: list[float], share: float, colour: str) -> None:
-    axes.plot(rhos, ratios, color=colour, linewidth=2)
-    text = "N = d" if share == 1 else f"N = d/{1 / share:g}"
-    below = ratios[0] > 0.5
-    axes.annotate(
-        text,
-        (rhos[0], ratios[0]),
-        xytext=(4, -4 if below else 4),
-        textcoords="offset points",
-        verticalalignment="top" if below else "bottom",
-        color=colour,
-    )
-
-
-def _note(axes: Any, at: tuple[float, float], text: str, colour: str, weight: str = "bold") -> None:
-    axes.annotate(text, at, color=colour, weight=weight)
-
-
-def _style(axes: Any, title: str) -> None:
-    axes.set_title(title, loc="left", fontsize=11)
-    axes.set_xscale("log")
-    axes.set_xticks([0.1, 1, 10], labels=["0.1", "1", "10"])
-    axes.set_xlim(0.03, 30)
-    axes.set_ylim(0, 1.05)
-    axes.set_xlabel("ρ = action noise / parameter noise")
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)

@@ -13,8 +13,8 @@ from quell.config import Preset, check_out, default_workers
 from quell.errors import UsageError, did_you_mean, require
 
 if TYPE_CHECKING:
-    from quell.paper.plan import Job
-    from quell.paper.runner import Outcome
+    from quell.campaign.plan import Job
+    from quell.campaign.runner import Outcome
 
 ENTRIES = ("table-es", "table-pg", "table-ppo", "fig-curves", "fig-improvement", "theorem", "render")
 
@@ -26,10 +26,10 @@ DESCRIPTION = """Reproduce a table or figure of the paper. ENTRY is one of
   fig-curves       learning curves of the five ES methods
   fig-improvement  (r - r_random) / (r_es - r_random), grouped bars
   theorem          Theorem 1, exact, simulated and as printed
-  render           all tables and figures again, from the summaries in --out
+  render           all tables and figures again, from the records in --out
 
 Runs that are finished are not repeated, interrupted ones are continued: the same command picks up where it stopped.
-Entries share runs. Summaries, tables and figures go to OUT/<preset>-<budget>/."""
+Entries share runs. Records, tables and figures go to OUT/<preset>-<budget>/."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Arguments:
     jobs: int | None = None
     """Runs at a time, one process each; by default one per core."""
     out: Path = Path("results/paper")
-    """Where summaries, tables and figures go."""
+    """Where records, tables and figures go."""
     runs: Path = Path("runs/paper")
     """Where run folders with their checkpoints go."""
     plan: bool = False
@@ -72,12 +72,12 @@ def main(arguments: list[str]) -> int:
 
         return _told(theorem.render(check_out(parsed.out)))
 
-    from quell.paper.estimate import known_speeds, seconds_of
+    from quell.campaign.estimate import known_speeds, seconds_of
 
     jobs = _plan(parsed)
     due = [job for job in jobs if not job.done]
     known = known_speeds(parsed.out)
-    seconds = [seconds_of(job, known) for job in due]
+    seconds = {job.title: seconds_of(job, known) for job in due}
     count = min(parsed.jobs or default_workers(), max(1, len(due)))
     _show(jobs, due, seconds, count)
     if parsed.plan:
@@ -96,12 +96,11 @@ def _check(parsed: Arguments) -> None:
 
 
 def _plan(parsed: Arguments) -> list[Job]:
-    from quell.config import changed
-    from quell.paper.plan import ENTRIES as CONTENTS
-    from quell.paper.plan import Budget, plan
-    from quell.paper.summary import read
+    from quell.campaign.plan import Budget
+    from quell.paper.entries import ENTRIES as CONTENTS
+    from quell.paper.entries import plan_entry
 
-    jobs = plan(
+    jobs = plan_entry(
         CONTENTS[parsed.entry],
         tasks=parsed.tasks,
         methods=parsed.methods,
@@ -113,34 +112,32 @@ def _plan(parsed: Arguments) -> list[Job]:
         episodes=parsed.episodes,
     )
     for job in jobs:
-        if job.done and (differing := changed(read(job.summary).config, job.config)):
-            raise UsageError(
-                f"{str(job.summary)!r} was made with another {', '.join(differing)}; remove it or choose another --out"
-            )
+        job.check()
     return jobs
 
 
-def _show(jobs: list[Job], due: list[Job], seconds: list[float], count: int) -> None:
-    from quell.paper.estimate import clock, makespan
+def _show(jobs: list[Job], due: list[Job], seconds: dict[str, float], count: int) -> None:
+    from quell.campaign.estimate import makespan
+    from quell.terminal.numbers import clock
+    from quell.terminal.tables import show
 
     times: dict[tuple[str, int], list[float]] = {}
-    for job, duration in zip(due, seconds, strict=True):
-        times.setdefault((job.config.task, job.config.steps), []).append(duration)
-    print(f"{'task':<26}{'steps':>12}{'runs':>6}{'core time':>14}")
-    for (task, steps), durations in times.items():
-        print(f"{task:<26}{steps:>12,}{len(durations):>6}{clock(sum(durations)):>14}")
-    done = len(jobs) - len(due)
-    print(f"{len(jobs)} runs, {done} of them done; about {clock(makespan(seconds, count))} with {count} at a time")
+    for job in due:
+        times.setdefault((job.config.task, job.config.steps), []).append(seconds[job.title])
+    rows = [(task, f"{steps:,}", str(len(each)), clock(sum(each))) for (task, steps), each in times.items()]
+    show(("<task", "steps", "runs", "core time"), rows)
+    done, time = len(jobs) - len(due), clock(makespan(list(seconds.values()), count))
+    print(f"{len(jobs)} runs, {done} of them done; about {time} with {count} at a time")
 
 
-def _run(parsed: Arguments, due: list[Job], seconds: list[float], count: int) -> list[Outcome]:
-    from quell.paper.display import Display
-    from quell.paper.runner import Runner
+def _run(parsed: Arguments, due: list[Job], seconds: dict[str, float], count: int) -> list[Outcome]:
+    from quell.campaign.runner import Runner
+    from quell.terminal.campaign import CampaignDisplay
 
     require("plot", "figures")  # complain before the first run, not after the last
     check_out(parsed.out)
     check_out(parsed.runs)
-    return Runner(count, Display(due, seconds)).run(due)
+    return Runner(count, CampaignDisplay(seconds)).run(due)
 
 
 def _conclude(jobs: list[Job], outcomes: list[Outcome]) -> int:
@@ -148,11 +145,11 @@ def _conclude(jobs: list[Job], outcomes: list[Outcome]) -> int:
     from quell.paper.render import render_group
 
     if any(job.done for job in jobs):
-        _told(render_group(jobs[0].summary.parent.parent))
+        _told(render_group(jobs[0].record.parent.parent))
     failed = [outcome for outcome in outcomes if outcome.status == "failed"]
     stopped = sum(outcome.status == "stopped" for outcome in outcomes)
     for outcome in failed:
-        print(f"FAILED  {outcome.job.label}: {outcome.message}", file=sys.stderr)
+        print(f"FAILED  {outcome.job.title}: {outcome.message}", file=sys.stderr)
     if failed:
         print(f"{len(failed)} of {len(jobs)} runs failed; the same command tries them again", file=sys.stderr)
     if stopped:

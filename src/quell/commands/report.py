@@ -33,10 +33,12 @@ def main(arguments: list[str]) -> int:
             raise UsageError(f"{str(path)!r} does not exist")
     require("report", "`quell report`")
 
+    from quell.paper.published import LABELS
+    from quell.paper.render import html_tables
     from quell.report.build import build, check_videos
 
     check_videos(parsed.video)
-    page = build(parsed.paths, title=parsed.title, videos=parsed.video)
+    page = build(parsed.paths, title=parsed.title, videos=parsed.video, labels=LABELS, tables=html_tables)
     try:
         parsed.out.parent.mkdir(parents=True, exist_ok=True)
         parsed.out.write_text(page, encoding="utf-8")

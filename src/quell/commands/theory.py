@@ -10,6 +10,7 @@ from pathlib import Path
 import tyro
 
 from quell.errors import UsageError, require
+from quell.terminal.tables import show
 
 DESCRIPTION = """Theorem 1 of the paper: the variance of ES, ORTHO, RE and CV in a one-step problem, in units of
 |alpha|^2 / n. One row per combination of d (parameters), n (samples) and rho (action noise / parameter noise)."""
@@ -47,35 +48,38 @@ def main(arguments: list[str]) -> int:
     import numpy as np
 
     from quell import theory
+    from quell.figures.theory import variance_against_rho
 
     for point in grid:
         theory.exact(*point)  # complain before the first simulation
     rows = theory.table(grid, repeats=parsed.simulate, rng=np.random.default_rng(parsed.seed))
-    print("\n".join(_lines(rows, simulated=bool(parsed.simulate))))
+    _show(rows, simulated=bool(parsed.simulate))
     if parsed.json is not None:
         parsed.json.write_text(json.dumps(rows, indent=1) + "\n")
     if parsed.figure is not None:
-        theory.figure(parsed.figure)
+        variance_against_rho(parsed.figure)
         print(f"figure: {parsed.figure}")
     return 0
 
 
-def _lines(rows: list[dict[str, float]], *, simulated: bool) -> list[str]:
-    """The table as text: variances relative to ES, then how far the simulation is off."""
-    head = f"{'d':>6}{'n':>6}{'rho':>7}{'V[ES]':>11}{'V[RE]':>11}  {'ORTHO/ES':>9}{'CV/ES':>8}{'both/ES':>9}"
-    head += f"{'printed':>9}{'eta*':>8}{'rho_0':>7}" + ("   worst z" if simulated else "")
-    lines = [head]
-    for row in rows:
-        line = f"{row['d']:>6.0f}{row['n']:>6.0f}{row['rho']:>7g}{row['es']:>11.5g}{row['re']:>11.5g}  "
-        line += f"{row['ortho_ratio']:>9.4f}{row['cv_ratio']:>8.4f}{row['ortho_cv_ratio']:>9.4f}"
-        line += f"{row['printed_cv_ratio']:>9.4f}{row['eta']:>8.4f}{row['threshold']:>7.3f}"
-        lines.append(line + (f"{worst_z(row):>10.2f}" if simulated else ""))
-    lines.append("ratios: variance relative to ES; both: CV on ORTHO; printed: the paper's bound on CV/ES;")
-    lines.append("rho_0: from this rho on, CV beats ORTHO")
+def _show(rows: list[dict[str, float]], *, simulated: bool) -> None:
+    """The table: variances relative to ES, then how far the simulation is off."""
+    columns = {
+        **{"d": "d:.0f", "n": "n:.0f", "rho": "rho:g", "V[ES]": "es:.5g", "V[RE]": "re:.5g"},
+        **{"ORTHO/ES": "ortho_ratio:.4f", "CV/ES": "cv_ratio:.4f", "both/ES": "ortho_cv_ratio:.4f"},
+        **{"printed": "printed_cv_ratio:.4f", "eta*": "eta:.4f", "rho_0": "threshold:.3f"},
+    }
+    head, worst = list(columns), [worst_z(row) if simulated else 0.0 for row in rows]
+    cells = [[f"{{{column}}}".format_map(row) for column in columns.values()] for row in rows]
     if simulated:
-        far = sum(abs(worst_z(row)) > 3 for row in rows)
-        lines.append(f"worst z: simulated less exact, in standard errors; beyond 3 in {far} of {len(rows)} rows")
-    return lines
+        head.append("worst z")
+        cells = [[*line, f"{z:.2f}"] for line, z in zip(cells, worst, strict=True)]
+    show(head, cells)
+    print("ratios: variance relative to ES; both: CV on ORTHO; printed: the paper's bound on CV/ES;")
+    print("rho_0: from this rho on, CV beats ORTHO")
+    if simulated:
+        far = sum(abs(z) > 3 for z in worst)
+        print(f"worst z: simulated less exact, in standard errors; beyond 3 in {far} of {len(rows)} rows")
 
 
 def worst_z(row: dict[str, float]) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -62,7 +61,7 @@ def main(arguments: list[str]) -> int:
     sweep = _sweep(parsed.sweep)
     _check(parsed)
 
-    from quell.lab.figure import figure
+    from quell.figures.variance import variance_figure
     from quell.lab.points import find_point
     from quell.lab.report import Report, lines
     from quell.lab.rows import find_rows, gamma_rows
@@ -87,7 +86,7 @@ def main(arguments: list[str]) -> int:
         parsed.json.parent.mkdir(parents=True, exist_ok=True)
         parsed.json.write_text(json.dumps(found[0] if len(found) == 1 else found, indent=1) + "\n")
     if parsed.figure is not None:
-        figure(reports, parsed.figure)
+        variance_figure([report.values() for report in reports], parsed.figure)
     return 0
 
 
@@ -99,6 +98,7 @@ def _measure(parsed: Arguments, point: Any, rows: list[Any], steps: list[Any], l
     from quell.lab.measure import measure
     from quell.lab.report import Report
     from quell.lab.summary import summarise
+    from quell.terminal.counter import Counter
 
     workers, size = parsed.workers or default_workers(), point.config.pairs
     iterations, warmup = max(2, parsed.pairs // size), max(1, parsed.warmup // size)
@@ -106,7 +106,7 @@ def _measure(parsed: Arguments, point: Any, rows: list[Any], steps: list[Any], l
         raise UsageError(
             f"--gain-estimates {parsed.gain_estimates} needs --pairs {parsed.gain_estimates * size} or more"
         )
-    with _Counter() as tell:
+    with Counter() as tell:
         others = max(2, parsed.pairs_other // size) if parsed.pairs_other else None
         found = measure(point, rows, iterations=iterations, warmup=warmup, workers=workers, others=others, tell=tell)
         states = visited_states(point, episodes=4, workers=workers)
@@ -159,19 +159,3 @@ def _sweep(words: tuple[str, ...]) -> tuple[str, list[float]] | None:
 
 def _number(name: str, value: float) -> float:
     return int(value) if name == "pairs" else value
-
-
-class _Counter:
-    """One line of progress on a terminal, nothing elsewhere."""
-
-    def __enter__(self) -> _Counter:
-        self.live = sys.stderr.isatty()
-        return self
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        if self.live:
-            print(f"\r\x1b[K{what}: {done} of {total}", end="", file=sys.stderr, flush=True)
-
-    def __exit__(self, *_: object) -> None:
-        if self.live:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

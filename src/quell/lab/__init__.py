@@ -8,5 +8,4 @@ summary    variances, ratios, bias, signal, with intervals
 fisher     the policy's own metric
 gain       what a step along an estimate is worth
 report     table and JSON
-figure     pictures
 """

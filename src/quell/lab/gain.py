@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from quell.lab.fisher import kl_length
 from quell.lab.measure import Measurement
 from quell.lab.points import Point
-from quell.lab.summary import Interval
 from quell.methods import make_directions
 from quell.rollout import CpuEngine
+from quell.stats import Interval
 from quell.types import Episodes
 
 Array = NDArray[Any]

@@ -8,7 +8,8 @@ from typing import Any
 
 from quell.lab.gain import Gain
 from quell.lab.measure import Measurement
-from quell.lab.summary import Interval, Summary
+from quell.lab.summary import Summary
+from quell.stats import Interval
 
 
 @dataclass(frozen=True)

@@ -19,20 +19,12 @@ from numpy.typing import NDArray
 
 from quell.lab.measure import Measurement
 from quell.lab.session import Measured
+from quell.stats import Interval
 
 Array = NDArray[Any]
 Layout = Mapping[str, tuple[slice, tuple[int, ...]]]
 RESAMPLES = 2000
 COLUMNS = 1 << 16  # coordinates handled at a time
-
-
-@dataclass(frozen=True)
-class Interval:
-    """An estimate with its 95% interval."""
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The paper's tables and figures: what to run for each, how to run it, how to print it beside the published numbers.
+"""The paper's content: which tables and figures there are, what it printed, and ours beside it.
 
-published -> plan -> runner (one child process per run) -> summaries on disk -> scores -> tables, figures
+published -> entries -> (quell.campaign runs them) -> records on disk -> scores -> tables, formats -> render
 """

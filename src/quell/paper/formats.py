@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
-from quell.paper.tables import AGGREGATE_HEAD, AGGREGATE_NOTES, NOTES, Cell, Table, aggregate_cells, steps
+from quell.paper.tables import AGGREGATE_HEAD, AGGREGATE_NOTES, NOTES, Cell, Table, aggregate_cells
+from quell.terminal.numbers import steps
 
 
 def markdown(table: Table, comment: str) -> str:

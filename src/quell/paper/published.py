@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quell.statistics import MeanStd
+from quell.stats import MeanStd
 
 STEPS = 20_000_000
 LQR_STEPS = 4_000_000
@@ -62,6 +62,16 @@ ppo+s+a+m 106 1528 17  750 46.4 144
 """
 
 
+def paper_steps(task: str) -> int:
+    """The paper's budget."""
+    return LQR_STEPS if task.startswith("lqr") else STEPS
+
+
+def label(task: str) -> str:
+    """The paper's name of a task, else ours."""
+    return LABELS.get(task, task)
+
+
 def score(task: str, method: str) -> str | None:
     """'141±20' as printed, or the mean alone for PPO's variants; None where the paper has no number."""
     return SCORES.get((task, method))
@@ -77,14 +87,14 @@ def mean_std(task: str, method: str) -> MeanStd | None:
 
 
 def _read() -> dict[tuple[str, str], str]:
-    found: dict[tuple[str, str], str] = {}
+    scores: dict[tuple[str, str], str] = {}
     for line in _ABLATION.strip().splitlines():
         method, *words = line.split()
-        found |= {(task, method): word for task, word in zip(ABLATION_TASKS, words, strict=True)}
+        scores |= {(task, method): word for task, word in zip(ABLATION_TASKS, words, strict=True)}
     for line in _SCORES.strip().splitlines():
         task, *words = line.split()
-        found |= {(task, method): word for method, word in zip(_COLUMNS, words, strict=True) if word != "-"}
-    return found
+        scores |= {(task, method): word for method, word in zip(_COLUMNS, words, strict=True) if word != "-"}
+    return scores
 
 
 SCORES = _read()

@@ -1,15 +1,17 @@
-"""All tables and figures of a results folder, from its summaries alone."""
+"""All tables and figures of a results folder, from its records alone."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from quell.errors import UsageError, require
-from quell.paper import figures, formats
-from quell.paper.plan import ENTRIES, Entry
-from quell.paper.scores import Grid, grid
-from quell.paper.summary import Summary, read_group
+from quell.paper import formats
+from quell.paper.entries import ENTRIES, Entry
+from quell.paper.published import label
+from quell.paper.scores import Grid, grid, improvements
 from quell.paper.tables import build
+from quell.runs.record import Record, read_group
 
 HTML = """<!doctype html>
 <html lang="en">
@@ -30,7 +32,7 @@ small {{ display: block; opacity: .65 }}
 
 
 def groups(out: Path) -> list[Path]:
-    """The folders under a results folder that hold summaries; the folder itself may be one."""
+    """The folders under a results folder that hold records; the folder itself may be one."""
     if (out / "summaries").is_dir():
         return [out]
     return sorted(path.parent for path in out.glob("*/summaries"))
@@ -38,39 +40,58 @@ def groups(out: Path) -> list[Path]:
 
 def render_all(out: Path) -> list[Path]:
     """Every table and figure of every group."""
-    found = groups(out)
-    if not found:
-        raise UsageError(f"{str(out)!r} holds no summaries of runs; `quell paper table-es` makes some")
+    folders = groups(out)
+    if not folders:
+        raise UsageError(f"{str(out)!r} holds no records of runs; `quell paper table-es` makes some")
     require("plot", "figures")
-    return [path for group in found for path in render_group(group)]
+    return [path for group in folders for path in render_group(group)]
 
 
 def render_group(group: Path) -> list[Path]:
     """Every table and figure for which the group has runs."""
-    summaries = read_group(group)
+    from quell.figures.bars import improvement_bars
+    from quell.figures.runs import curve_panels
+
+    records = read_group(group)
     written = []
     for name, entry in ENTRIES.items():
-        found = runs_of(entry, summaries)
-        if not found or not entry.methods:
+        runs_by_task = runs_of(entry, records)
+        paths = [group / f"{name}.{ending}" for ending in ("svg", "png")]
+        methods = [method for method in entry.methods if any(method in row for row in runs_by_task.values())]
+        if not runs_by_task:
             continue
         if name.startswith("table"):
-            written += _table(group, name, entry, found)
+            paths = _table(group, name, entry, runs_by_task)
+        elif name == "fig-curves":
+            panels = {label(t): {m: row[m] for m in methods if m in row} for t, row in runs_by_task.items()}
+            curve_panels(panels, *paths, upper=True)
         else:
-            draw = figures.curves if name == "fig-curves" else figures.bars
-            draw(entry, found, group / name)
-            written += [group / f"{name}.{ending}" for ending in figures.FORMATS]
+            tasks = {label(task): improvements(row) for task, row in runs_by_task.items() if "es" in row}
+            improvement_bars(tasks, methods, *paths)
+        written += paths
     return written
 
 
-def runs_of(entry: Entry, summaries: list[Summary]) -> Grid:
+def html_tables(groups: Mapping[str, Sequence[Record]]) -> list[tuple[str, str]]:
+    """(title, HTML) of every table for which a results folder has runs."""
+    blocks = []
+    for group, records in groups.items():
+        for name, entry in ENTRIES.items():
+            runs_by_task = runs_of(entry, records)
+            if name.startswith("table") and runs_by_task:
+                blocks.append((f"{group}: {entry.title}", formats.html(build(entry, runs_by_task))))
+    return blocks
+
+
+def runs_of(entry: Entry, records: Iterable[Record]) -> Grid:
     """An entry's runs, on tasks that have more than the methods it shares with other entries."""
     shared = {"cv", "pg"} | ({"ppo"} if "ppo+s" in entry.methods else set())
-    found = grid(summaries, methods=entry.methods)
-    return {task: row for task, row in found.items() if row.keys() - shared}
+    runs_by_task = grid(records, methods=entry.methods)
+    return {task: row for task, row in runs_by_task.items() if row.keys() - shared}
 
 
-def _table(group: Path, name: str, entry: Entry, found: Grid) -> list[Path]:
-    table = build(entry, found)
+def _table(group: Path, name: str, entry: Entry, runs_by_task: Grid) -> list[Path]:
+    table = build(entry, runs_by_task)
     comment = f"Made by `quell paper render` from the runs in `{group.name}/summaries`."
     contents = {
         "md": formats.markdown(table, comment),

@@ -1,4 +1,4 @@
-"""From summaries to the numbers of a table: scores per task and method, and what they add up to."""
+"""From records to the numbers of a table: scores per task and method, and what they add up to."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from quell.paper.published import LABELS
-from quell.paper.summary import Summary
-from quell.statistics import (
+from quell.runs.record import Record
+from quell.stats import (
     Interval,
     MeanStd,
     area_under_curve,
@@ -19,7 +19,7 @@ from quell.statistics import (
     probability_of_improvement,
 )
 
-Grid = dict[str, dict[str, list[Summary]]]
+Grid = dict[str, dict[str, list[Record]]]
 """task -> method -> its runs, by seed"""
 
 
@@ -41,58 +41,64 @@ class Aggregate:
     """Tasks on which mean ± std lies above, overlaps, or lies below that of ES; a single seed ties."""
 
 
-def grid(summaries: Iterable[Summary], tasks: Sequence[str] = (), methods: Sequence[str] = ()) -> Grid:
-    """Runs by task and method: the paper's tasks in its order, then others; all unless some are named."""
-    found: Grid = {}
-    for run in sorted(summaries, key=lambda run: (_place(run.config.task), run.config.seed)):
-        task, method = run.config.task, run.config.method
-        if (not tasks or task in tasks) and (not methods or method in methods):
-            found.setdefault(task, {}).setdefault(method, []).append(run)
-    return found
+def grid(records: Iterable[Record], methods: Sequence[str] = ()) -> Grid:
+    """Runs by task and method: the paper's tasks in its order, then others; all methods unless some are named."""
+    runs_by_task: Grid = {}
+    for run in sorted(records, key=lambda run: (_place(run.config.task), run.config.seed)):
+        task, method = run.config.task, run.name
+        if not methods or method in methods:
+            runs_by_task.setdefault(task, {}).setdefault(method, []).append(run)
+    return runs_by_task
 
 
-def scores(runs: Iterable[Summary]) -> list[float]:
+def scores(runs: Iterable[Record]) -> list[float]:
     return [run.score for run in runs]
 
 
-def untrained(row: dict[str, list[Summary]]) -> float:
+def untrained(row: dict[str, list[Record]]) -> float:
     """r_random of a task: the mean return of untrained policies, of the ES runs where there are any."""
     runs = row.get("es") or [run for several in row.values() for run in several]
     return float(np.mean([run.start for run in runs]))
 
 
-def improvement(row: dict[str, list[Summary]], method: str) -> MeanStd | None:
-    """(r - r_random) / (r_es - r_random), over seeds; None where ES ended no higher than it started."""
+def improvements(row: dict[str, list[Record]]) -> dict[str, MeanStd] | None:
+    """(r - r_random) / (r_es - r_random) of each method, over seeds; None where ES ended no higher than it started."""
     start = untrained(row)
     span = mean_std(scores(row["es"])).mean - start
     if not span > 0:
         return None
-    return mean_std([(score - start) / span for score in scores(row[method])])
+    return {method: mean_std([(score - start) / span for score in scores(runs)]) for method, runs in row.items()}
 
 
-def scaled(row: dict[str, list[Summary]], values: Sequence[float]) -> list[float]:
+def scaled(row: dict[str, list[Record]], values: Sequence[float]) -> list[float]:
     """(r - r_random) / s, with s the largest |mean - r_random| of any method: the farthest method lies at 1 or -1."""
     start = untrained(row)
     span = max(abs(mean_std(scores(runs)).mean - start) for runs in row.values())
     return [(value - start) / span if span > 0 else 0.0 for value in values]
 
 
-def aggregate(found: Grid, method: str) -> Aggregate | None:
-    """A method against ES, on the tasks that have both."""
-    both = {task: row for task, row in found.items() if method in row and "es" in row}
+def aggregate(runs_by_task: Grid, method: str) -> Aggregate | None:
+    """A method against ES, on the tasks that have both.
+
+    Comparisons are of scores as they are: on a common scale, where a method that fails by 37 orders of magnitude sets
+    the unit, all others round to the same number.
+    """
+    both = {task: row for task, row in runs_by_task.items() if method in row and "es" in row}
     if not both:
         return None
-    own = {task: scaled(row, scores(row[method])) for task, row in both.items()}
-    plain = {task: scaled(row, scores(row["es"])) for task, row in both.items()}
-    areas = [area for task, row in both.items() for area in scaled(both[task], _areas(row[method]))]
+    own = {task: scores(row[method]) for task, row in both.items()}
+    plain = {task: scores(row["es"]) for task, row in both.items()}
+    areas = [area for row in both.values() for area in scaled(row, _areas(row[method]))]
     signs = [compare(mean_std(own[task]), mean_std(plain[task])) for task in both]
     return Aggregate(
-        method,
-        len(both),
-        iqm_interval(own, np.random.default_rng(0)),
-        float(np.mean(areas)) if areas else math.nan,
-        probability_of_improvement(own, plain, np.random.default_rng(0)),
-        *(signs.count(sign) for sign in (1, 0, -1)),
+        method=method,
+        tasks=len(both),
+        iqm=iqm_interval({task: scaled(row, own[task]) for task, row in both.items()}, np.random.default_rng(0)),
+        area=float(np.mean(areas)) if areas else math.nan,
+        improvement=probability_of_improvement(own, plain, np.random.default_rng(0)),
+        wins=signs.count(1),
+        ties=signs.count(0),
+        losses=signs.count(-1),
     )
 
 
@@ -102,14 +108,10 @@ def compare(a: MeanStd, b: MeanStd) -> int:
     return 0 if unknown or a.overlaps(b) else int(np.sign(a.mean - b.mean))
 
 
-def _areas(runs: Iterable[Summary]) -> list[float]:
+def _areas(runs: Iterable[Record]) -> list[float]:
     """Area under each learning curve that has two points or more."""
-    areas = []
-    for run in runs:
-        points = [(x, y) for x, y in zip(run.curve["steps"], run.curve["return"], strict=True) if None not in (x, y)]
-        if len(points) > 1:
-            areas.append(area_under_curve(*zip(*points, strict=True)))
-    return areas
+    series = [run.series("return") for run in runs]
+    return [area_under_curve(steps, returns) for steps, returns in series if len(steps) > 1]
 
 
 def _place(task: str) -> tuple[int, str]:

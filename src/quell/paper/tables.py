@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from quell.paper.plan import Entry
-from quell.paper.published import LABELS, score
+from quell.paper.entries import Entry
+from quell.paper.published import label, score
 from quell.paper.scores import Aggregate, Grid, aggregate, scores
-from quell.statistics import MeanStd, bold, mean_std
+from quell.stats import Interval, MeanStd, bold, mean_std
+from quell.terminal import numbers
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,8 @@ class Cell:
     def text(self) -> str:
         if self.ours is None:
             return "–"
-        spread = "" if math.isnan(self.ours.std) else f" ± {number(self.ours.std)}"
-        return number(self.ours.mean) + spread
+        spread = "" if math.isnan(self.ours.std) else f" ± {numbers.score(self.ours.std)}"
+        return numbers.score(self.ours.mean) + spread
 
     @property
     def reference(self) -> str:
@@ -49,11 +50,11 @@ class Table:
     """Tasks of the paper's table without a run."""
 
 
-def build(entry: Entry, found: Grid) -> Table:
+def build(entry: Entry, runs_by_task: Grid) -> Table:
     """The table of an entry from the runs there are."""
     methods = list(entry.methods)
     rows = []
-    for task, row in found.items():
+    for task, row in runs_by_task.items():
         results = {method: mean_std(scores(row[method])) for method in methods if method in row}
         best = bold(results)
         cells = [
@@ -61,27 +62,9 @@ def build(entry: Entry, found: Grid) -> Table:
             for method in methods
         ]
         rows.append(Row(label(task), max(run.config.steps for runs in row.values() for run in runs), cells))
-    summaries = [found_one for method in methods if (found_one := aggregate(found, method)) is not None]
-    missing = [label(task) for task in entry.tasks if task not in found]
-    return Table(entry.title, methods, rows, summaries, missing)
-
-
-def label(task: str) -> str:
-    """The paper's name of a task, else ours."""
-    return LABELS.get(task, task)
-
-
-def number(value: float) -> str:
-    """As the paper prints: whole from 20 on, one decimal below; far out, with an exponent."""
-    if abs(value) >= 1e6:
-        return f"{value:.1e}".replace("e+0", "e").replace("e+", "e")
-    return f"{value:.0f}" if abs(value) >= 20 else f"{value:.1f}"
-
-
-def steps(count: int) -> str:
-    """1e6, 2e7; 123,456 where that would round."""
-    short = f"{count:.0e}".replace("e+0", "e").replace("e+", "e")
-    return short if float(short) == count else f"{count:,}"
+    aggregates = [total for method in methods if (total := aggregate(runs_by_task, method)) is not None]
+    missing = [label(task) for task in entry.tasks if task not in runs_by_task]
+    return Table(entry.title, methods, rows, aggregates, missing)
 
 
 NOTES = (
@@ -89,7 +72,8 @@ NOTES = (
     "Bold: the highest mean of the row and all whose mean ± std overlaps it (the paper's rule).",
 )
 AGGREGATE_NOTES = (
-    "Scores on one scale: (r - r_random) / s per task, s the largest |mean - r_random| of any method there.",
+    "IQM and area: on one scale, (r - r_random) / s per task, s the largest |mean - r_random| of any method there; "
+    "P(above ES), wins, ties and losses: scores as they are.",
     "IQM and P(above ES) with 95% stratified bootstrap intervals over seeds; wins, ties and losses by mean ± std. "
     "Where there is one seed, intervals do not know its luck, and the task counts as a tie.",
 )
@@ -103,8 +87,12 @@ def aggregate_cells(a: Aggregate) -> list[str]:
     return [
         a.method.upper(),
         str(a.tasks),
-        f"{a.iqm.estimate:.2f} [{a.iqm.low:.2f}, {a.iqm.high:.2f}]",
+        _interval(a.iqm),
         area,
-        "" if own else f"{a.improvement.estimate:.2f} [{a.improvement.low:.2f}, {a.improvement.high:.2f}]",
+        "" if own else _interval(a.improvement),
         "" if own else f"{a.wins} / {a.ties} / {a.losses}",
     ]
+
+
+def _interval(x: Interval) -> str:
+    return f"{x.value:.2f} [{x.low:.2f}, {x.high:.2f}]"

@@ -9,6 +9,7 @@ import numpy as np
 
 from quell import theory
 from quell.errors import require
+from quell.figures.theory import variance_against_rho
 
 GRID = tuple(itertools.product((10, 100), (5, 10), (0.1, 0.5, 1.0, 2.0, 10.0)))
 REPEATS = 4000
@@ -20,7 +21,7 @@ def render(out: Path) -> list[Path]:
     out.mkdir(parents=True, exist_ok=True)
     rows = theory.table(GRID, repeats=REPEATS, rng=np.random.default_rng(0))
     (out / "theorem.md").write_text(_markdown(rows))
-    theory.figure(out / "theorem.png")
+    variance_against_rho(out / "theorem.png")
     return [out / "theorem.md", out / "theorem.png"]
 
 

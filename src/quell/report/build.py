@@ -3,35 +3,46 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
 from quell.errors import UsageError, require
 from quell.report import content
 from quell.report.sources import gather
+from quell.runs.record import Record
 
 SCRIPTS = ("numbers.js", "curves.js", "panel.js", "controls.js", "variance.js")
+TableMaker = Callable[[Mapping[str, Sequence[Record]]], list[tuple[str, str]]]
+"""Results folder -> its runs; returns titles and tables, these as safe HTML."""
 VIDEOS = {".mp4": "video/mp4", ".webm": "video/webm", ".gif": "image/gif"}
 
 
-def build(paths: Sequence[Path], *, title: str, videos: Sequence[Path] = ()) -> str:
-    """The page as text."""
+def build(
+    paths: Sequence[Path],
+    *,
+    title: str,
+    videos: Sequence[Path] = (),
+    labels: content.Labels | None = None,
+    tables: TableMaker | None = None,
+) -> str:
+    """The page as text; `labels` name its tasks, and `tables` makes tables of the results folders among the paths."""
     require("report", "`quell report`")
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
-    found = gather(paths)
+    sources, labels = gather(paths), labels or {}
+    campaigns = {group: runs for group, runs in sources.groups.items() if group in sources.campaigns}
     page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     page.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":"), "allow_nan": False}
     return page.from_string(_asset("page.html")).render(
         title=title,
         style=Markup(_asset("style.css")),
         script=Markup("\n".join(map(_asset, SCRIPTS))),
-        data=content.chart_data(found),
-        tables=[(block.title, Markup(block.html)) for block in content.paper_tables(found)],
-        runs=content.run_rows(found),
-        settings=content.settings(found),
+        data=content.chart_data(sources, labels),
+        tables=[(heading, Markup(html)) for heading, html in tables(campaigns)] if tables else [],
+        runs=content.run_rows(sources, labels),
+        settings=content.settings(sources),
         videos=[_video(path) for path in videos],
     )
 

@@ -17,13 +17,11 @@ function ratioChart(one, parent, low, high) {
   }
   one.rows.forEach((row, i) => {
     const y = ROW * i + ROW / 2 + 2;
-    const method = DATA.methods.find((m) => m.name === row.name.split("-")[0]);
-    const colour = method ? colourOf(method) : row.name.startsWith("cv") ? "#0072B2" : "#8C6BB1";
     shape("text", { class: "name", x: left - 10, y: y + 4, "text-anchor": "end" }, svg, row.name);
     if (row.value === null) return;
     if (row.low !== null && row.high !== null)
-      shape("line", { x1: x(row.low), x2: x(row.high), y1: y, y2: y, stroke: colour, "stroke-width": 2 }, svg);
-    shape("circle", { cx: x(row.value), cy: y, r: 4.5, fill: colour }, svg);
+      shape("line", { x1: x(row.low), x2: x(row.high), y1: y, y2: y, stroke: row.colour, "stroke-width": 2 }, svg);
+    shape("circle", { cx: x(row.value), cy: y, r: 4.5, fill: row.colour }, svg);
     shape("text", { x: width, y: y + 4, "text-anchor": "end" }, svg, short(Number(row.value.toPrecision(2))));
   });
 }

@@ -10,6 +10,15 @@ from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TextColumn
+from rich.progress import Progress as Bars
+
+from quell.terminal.numbers import clock
+
+EVERY = 10.0
+"""Seconds between lines where there is no terminal."""
+
 
 class Progress:
     """Silent progress: remembers only whether to stop. The base of the displays below."""
@@ -33,18 +42,15 @@ class Display(Progress):
     SIGINT and SIGTERM ask the run to stop after the current iteration; a second one interrupts at once.
     """
 
-    def __init__(
-        self, title: str, budget: int, *, done: int = 0, plain: bool | None = None, every: float = 10.0
-    ) -> None:
+    def __init__(self, title: str, budget: int, *, plain: bool | None = None) -> None:
         super().__init__()
-        self.title, self.budget, self.done, self.every = title, budget, done, every
+        self.title, self.budget = title, budget
         self.plain = not sys.stderr.isatty() if plain is None else plain
         self._last_line = 0.0
-        self._started = time.monotonic()
-        self._start_steps = done
+        self._first: tuple[float, float] | None = None
         self._eval: float | None = None
         self._ratios: list[float] = []
-        self._bar: Any = None
+        self._bar: Bars | None = None
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Display:
@@ -54,20 +60,14 @@ class Display(Progress):
             except ValueError:  # not the main thread: the application owns its signals
                 break
         if not self.plain:
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-            from rich.progress import Progress as RichProgress
-
-            self._bar = RichProgress(
+            self._bar = bars(
                 TextColumn("[bold]{task.description}"),
                 BarColumn(bar_width=24),
                 TextColumn("{task.percentage:>3.0f}%"),
                 MofNCompleteColumn(),
-                TimeRemainingColumn(),
                 TextColumn("{task.fields[facts]}"),
-                console=Console(stderr=True),
             )
-            self._task = self._bar.add_task(self.title, total=self.budget, completed=self.done, facts="starting")
+            self._task = self._bar.add_task(self.title, total=self.budget, facts="starting")
             self._bar.start()
         return self
 
@@ -88,20 +88,23 @@ class Display(Progress):
             self._ratios = [*self._ratios[-49:], row["variance/ratio"]]
         if self._bar is not None:
             done = min(row["steps"], self.budget)
-            self._bar.update(self._task, completed=done, facts=self._facts(row))
+            self._bar.update(self._task, completed=done, facts=f"ETA {self._eta(row)}  {self._facts(row)}")
             return
         now = time.monotonic()
-        if now - self._last_line >= self.every or row["steps"] >= self.budget:
+        if now - self._last_line >= EVERY or row["steps"] >= self.budget:
             self._last_line = now
             share = min(1.0, row["steps"] / self.budget)
-            eta = self._eta(row["steps"])
-            line = f"{self.title} {share:4.0%}  {row['steps']:,.0f} steps  ETA {eta}  {self._facts(row)}"
+            line = f"{self.title} {share:4.0%}  {row['steps']:,.0f} steps  ETA {self._eta(row)}  {self._facts(row)}"
             print(line, file=sys.stderr, flush=True)
 
-    def _eta(self, steps: float) -> str:
-        speed = (steps - self._start_steps) / max(time.monotonic() - self._started, 1e-9)
-        seconds = max(0.0, self.budget - steps) / max(speed, 1e-9)
-        return f"{int(seconds // 60)}:{int(seconds % 60):02d}"
+    def _eta(self, row: Mapping[str, float]) -> str:
+        """From the pace since the first row shown: a resumed run did not make its first steps in this session."""
+        now, steps = time.monotonic(), row["steps"]
+        if self._first is None:
+            self._first = now, steps
+        begun, first = self._first
+        speed = (steps - first) / (now - begun) if steps > first else row["speed"]
+        return clock(max(0.0, self.budget - steps) / max(speed, 1e-9))
 
     def _facts(self, row: Mapping[str, float]) -> str:
         parts = [f"return {row['return/mean']:.4g}"]
@@ -113,3 +116,8 @@ class Display(Progress):
         if row["trouble/total"]:
             parts.append(f"trouble {row['trouble/total']:.0f}")
         return "  ".join(parts)
+
+
+def bars(*columns: ProgressColumn) -> Bars:
+    """Live bars on stderr, so that stdout stays a program's."""
+    return Bars(*columns, console=Console(stderr=True))

@@ -1,4 +1,4 @@
-"""One run in a process of its own: python -m quell.paper.child, started by the runner.
+"""One run in a process of its own: python -m quell.campaign.child, started by the runner.
 
 The job comes as JSON in the argument; progress goes out as JSON lines. When stdin closes, because the runner asks
 for it or is gone, the run stops after the current iteration and saves.
@@ -16,13 +16,15 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from quell.api import load
+from quell.campaign.final import record_of
+from quell.campaign.plan import STOPPED, Job
 from quell.compute import Compute
 from quell.config import changed
 from quell.errors import QuellError, UsageError
-from quell.paper.plan import STOPPED, Job
-from quell.paper.summary import summarise, write
-from quell.progress import Progress
 from quell.runs import Run
+from quell.runs.folder import folder_name
+from quell.terminal.progress import Progress
 from quell.trainer import run_training
 
 PATIENCE = 120.0
@@ -50,16 +52,16 @@ class Reporter(Progress):
 
 
 def run(job: Job) -> int:
-    """Train, or continue where an earlier attempt was stopped; then write the summary."""
+    """Train, or continue where an earlier attempt was stopped; then write the record."""
     progress = Reporter()
     with _folder(job) as folder:
         state = run_training(job.config, folder, compute=Compute(1), progress=progress, resume=True)
         if state.steps < job.config.steps:
             return STOPPED
-        write(summarise(folder.path, job.episodes), job.summary)
-    commit = json.loads((folder.path / "versions.json").read_bytes())
+        record_of(load(folder.path), job.episodes, job.label).write(job.record)
+    versions = json.loads((folder.path / "versions.json").read_bytes())
     times = {"seconds": state.seconds, "core_seconds": core_seconds()}
-    _say({"steps": state.steps, **times, "commit": commit["commit"], "platform": commit["platform"]})
+    _say({"steps": state.steps, **times, "commit": versions["commit"], "platform": versions["platform"]})
     return 0
 
 
@@ -72,7 +74,7 @@ def core_seconds() -> float:
 def _folder(job: Job) -> Run:
     """The run's folder, locked: a new one, or what an earlier attempt left."""
     name = f"seed{job.config.seed}"
-    path = job.runs / job.config.task.replace(":", "-").replace("/", "-") / job.config.method / name
+    path = job.runs / folder_name(job.config.task) / job.config.method / name
     if path.exists() and not (path / "config.json").exists():  # killed before it began
         shutil.rmtree(path)
     if not path.exists():

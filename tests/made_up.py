@@ -1,16 +1,16 @@
-"""Summaries of runs that never ran, for the tests of tables, figures and the report."""
+"""Records of runs that never ran, for the tests of tables, figures and the report."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+from quell.campaign.plan import record_path
 from quell.methods import make_config
-from quell.paper.plan import summary_path
-from quell.paper.summary import Summary, write
+from quell.runs.record import Record
 
 
-def made_up(task: str, method: str, seed: int, score: float, start: float = 0.0, **settings: Any) -> Summary:
+def made_up(task: str, method: str, seed: int, score: float, start: float = 0.0, **settings: Any) -> Record:
     """A run from `start` to `score` in four even steps."""
     config = make_config(task, method, "paper", {"seed": seed, "steps": 40_000, **settings})
     returns: list[float | None] = [start + (score - start) * share for share in (0.25, 0.5, 0.75, 1.0)]
@@ -23,13 +23,13 @@ def made_up(task: str, method: str, seed: int, score: float, start: float = 0.0,
         "evaluation": [None, returns[1], None, returns[3]],
     }
     final = {"sampled": [score - 1, score + 1], "mean_action": [score, score]}
-    return Summary(config, {"python": "3", "packages": {}}, final, [start, start], curve)
+    return Record(config, {"python": "3", "packages": {}}, final, [start, start], curve)
 
 
-def write_group(out: Path, runs: list[Summary], name: str = "paper-0.002") -> Path:
+def write_group(out: Path, runs: list[Record], name: str = "paper-0.002") -> Path:
     """A results folder that holds them."""
     for run in runs:
-        write(run, summary_path(out / name, run.config))
+        run.write(record_path(out / name, run.config))
     return out / name
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quell import checkpoint
+from quell.runs import checkpoint
 
 RNG = np.random.default_rng(0)
 ARRAYS = {

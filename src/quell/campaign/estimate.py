@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from quell.paper.plan import Job
+from quell.campaign.plan import Job
 
 STEPS_PER_SECOND = {
     "lqr": 300_000,
@@ -59,13 +59,13 @@ def _tabled(task: str, method: str) -> float:
 
 def known_speeds(out: Path) -> dict[tuple[str, str], float]:
     """(task, method) -> median steps per second of the runs recorded under a results folder."""
-    found: dict[tuple[str, str], list[float]] = {}
+    speeds: dict[tuple[str, str], list[float]] = {}
     for path in sorted(out.glob("*/timings.jsonl")):
         for row in read_timings(path):
             spent = row.get("core_seconds", row["seconds"])  # others may have shared the processor
             if spent > 0:
-                found.setdefault((row["task"], row["method"]), []).append(row["steps"] / spent)
-    return {key: median(values) for key, values in found.items()}
+                speeds.setdefault((row["task"], row["method"]), []).append(row["steps"] / spent)
+    return {key: median(values) for key, values in speeds.items()}
 
 
 def read_timings(path: Path) -> list[dict[str, Any]]:
@@ -86,11 +86,3 @@ def makespan(seconds: Sequence[float], jobs: int) -> float:
         ends.sort()
         ends[0] += duration
     return max(ends)
-
-
-def clock(seconds: float) -> str:
-    """1:02:03, or 2 d 3 h for long times."""
-    if seconds >= 48 * 3600:
-        return f"{int(seconds // 86400)} d {int(seconds % 86400 // 3600)} h"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"

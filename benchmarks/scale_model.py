@@ -1,4 +1,4 @@
-"""What an iteration on W workers costs: bytes by formula, time by a small simulation.
+"""What an iteration on W workers costs: bytes by formula, time by a small simulation: python benchmarks/scale_model.py
 
 Bytes (N pairs, d parameters, T steps, o observations, k discounts, m vectors of size d per sum):
 
@@ -74,13 +74,13 @@ def sums_bytes(method: str, dim: int) -> int:
 
 def nodes_sent(pairs: int, workers: int) -> list[int]:
     """How many sums each worker sends: the whole subtrees that its blocks make up."""
-    leaves, found = len(blocks(pairs)), []
+    leaves, sent = len(blocks(pairs)), []
     for shard in shards(leaves, workers):
         tree = Tree(leaves)
         for leaf in shard:
             tree.add((0, leaf), {})
-        found.append(len(tree.nodes))
-    return found
+        sent.append(len(tree.nodes))
+    return sent
 
 
 def prepared_bytes(load: Workload) -> int:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Literal
 
-from quell.paper.display import Display
-from quell.paper.plan import STOPPED, Job
+from quell.campaign.plan import STOPPED, Job
 from quell.rollout.cpu import ONE_THREAD
+from quell.terminal.campaign import CampaignDisplay
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Outcome:
 class Runner:
     """Keeps `count` children at work until the jobs are done; SIGINT and SIGTERM stop and save them all."""
 
-    def __init__(self, count: int, display: Display) -> None:
+    def __init__(self, count: int, display: CampaignDisplay) -> None:
         self.count, self.display = count, display
         self._children: set[subprocess.Popen[str]] = set()
         self._lock = threading.Lock()
@@ -44,8 +44,8 @@ class Runner:
             with ThreadPoolExecutor(self.count) as pool, self.display:
                 outcomes = []
                 for future in as_completed([pool.submit(self._one, job) for job in jobs]):
-                    outcomes.append(future.result())
-                    self.display.ended(outcomes[-1].job, outcomes[-1].status, outcomes[-1].message)
+                    outcomes.append(outcome := future.result())
+                    self.display.ended(outcome.job.title, outcome.status, outcome.message)
                 return outcomes
         finally:
             for number, handler in previous.items():
@@ -75,7 +75,7 @@ class Runner:
         child = self._start(job)
         if child is None:
             return Outcome(job, "stopped")
-        self.display.started(job)
+        self.display.started(job.title)
         errors: list[str] = []
         assert child.stdout is not None
         assert child.stderr is not None
@@ -84,7 +84,7 @@ class Runner:
         facts: dict[str, Any] = {}
         for line in child.stdout:
             facts = _decoded(line) or facts
-            self.display.moved(job, facts.get("steps", 0))
+            self.display.moved(job.title, facts.get("steps", 0), job.config.steps)
         code = child.wait()
         reader.join()
         with self._lock:
@@ -99,7 +99,7 @@ class Runner:
             if self._stopping:
                 return None
             child = subprocess.Popen(
-                [sys.executable, "-m", "quell.paper.child", job.encode()],
+                [sys.executable, "-m", "quell.campaign.child", job.encode()],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -121,17 +121,17 @@ class Runner:
         return Outcome(job, "failed", lines[-1] if lines else ended)
 
     def _record(self, job: Job, facts: dict[str, Any]) -> None:
-        """One line about time and place; apart from the summary, which must not depend on them."""
+        """One line about time and place; apart from the record, which must not depend on them."""
         row = {"task": job.config.task, "method": job.config.method, "seed": job.config.seed, **facts}
         if "seconds" in facts:
             row |= {name: round(facts[name], 2) for name in ("seconds", "core_seconds")}
-            with self._lock, (job.summary.parent.parent / "timings.jsonl").open("a") as file:
+            with self._lock, job.timings.open("a") as file:
                 file.write(json.dumps(row) + "\n")
 
 
 def _decoded(line: str) -> dict[str, Any] | None:
     try:
-        found = json.loads(line)
+        facts = json.loads(line)
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return facts if isinstance(facts, dict) else None

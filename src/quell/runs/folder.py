@@ -7,25 +7,18 @@ runs/<task>/<method>/<seed>-<time>/
 from __future__ import annotations
 
 import fcntl
-import importlib.metadata
 import json
-import platform
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
-from quell import checkpoint
 from quell.config import Config, check_out, check_run_name, from_dict, to_dict
 from quell.errors import UsageError
-
-RECORDED_PACKAGES = (
-    *("quell", "jax", "jaxlib", "optax", "numpy", "scipy", "mujoco", "gymnasium"),
-    *("dm_control", "envpool", "pybullet", "Box2D", "ray"),
-)
+from quell.runs.checkpoint import write_atomically
+from quell.runs.versions import versions
 
 
 class Run:
@@ -40,7 +33,7 @@ class Run:
         """Make and lock a new folder for a config."""
         if name is not None:
             check_run_name(name)
-        parent = check_out(out) / config.task.replace(":", "-").replace("/", "-") / config.method
+        parent = check_out(out) / folder_name(config.task) / config.method
         stamp = f"{config.seed}-{time.strftime('%Y%m%d-%H%M%S')}"
         for attempt in range(1000):
             path = parent / (name or (stamp if attempt == 0 else f"{stamp}-{attempt}"))
@@ -56,7 +49,7 @@ class Run:
         run = Run(path)
         run.lock()
         run.update_config(config)
-        checkpoint.write_atomically(path / "versions.json", json.dumps(versions(), indent=1).encode())
+        write_atomically(path / "versions.json", json.dumps(versions(), indent=1).encode())
         return run
 
     @staticmethod
@@ -97,7 +90,7 @@ class Run:
 
     def update_config(self, config: Config) -> None:
         """Record settings that a resumed run was allowed to change."""
-        checkpoint.write_atomically(self.path / "config.json", json.dumps(to_dict(config), indent=1).encode())
+        write_atomically(self.path / "config.json", json.dumps(to_dict(config), indent=1).encode())
 
     def fork(self, config: Config) -> Run:
         """A new, locked folder beside this one with its checkpoints and metrics, but another config."""
@@ -105,7 +98,7 @@ class Run:
         shutil.copytree(self.checkpoints, copy.checkpoints)
         if (self.path / "metrics.jsonl").exists():
             shutil.copyfile(self.path / "metrics.jsonl", copy.path / "metrics.jsonl")
-        checkpoint.write_atomically(copy.path / "forked-from.txt", f"{self.path.name}\n".encode())
+        write_atomically(copy.path / "forked-from.txt", f"{self.path.name}\n".encode())
         return copy
 
     @property
@@ -129,29 +122,6 @@ class Run:
                 return
 
 
-def versions() -> dict[str, Any]:
-    """Python, platform, package versions and, in a checkout, the commit."""
-    found = {}
-    for package in RECORDED_PACKAGES:
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return {
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "commit": _commit(),
-        "packages": found,
-    }
-
-
-def _commit() -> str | None:
-    here = Path(__file__).parent
-    command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    try:
-        tracked = subprocess.run(["git", "-C", str(here), "ls-files", "--error-unmatch", __file__], capture_output=True)
-        if tracked.returncode:
-            return None
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None
+def folder_name(task: str) -> str:
+    """A task's name as that of a file or folder."""
+    return task.replace(":", "-").replace("/", "-")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,17 +14,20 @@ import browser
 import numpy as np
 import pytest
 from browser import Browser
-from paper_runs import made_up, small_group, write_group
+from made_up import made_up, small_group, write_group
 
 import quell
 import quell.errors
 from quell.cli import main
-from quell.paper.plan import ENTRIES
+from quell.figures.style import LOOKS
+from quell.paper.entries import ENTRIES
+from quell.paper.published import LABELS
+from quell.paper.render import html_tables
 from quell.report.build import build
 from quell.report.sources import gather
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 def data_of(page: str) -> Any:
@@ -54,11 +59,30 @@ def test_a_run_folder(tmp_path: Path) -> None:
     assert series["runs"][0]["evaluation"] == pytest.approx([row["eval/return"] for row in run.history], rel=1e-5)
 
 
-def test_everything_committed(tmp_path: Path) -> None:
-    page = build([ROOT / "results"], title="results")
-    data = data_of(page)
+def test_everything_committed() -> None:
+    data = data_of(build([ROOT / "results"], title="results"))
     assert data["variance"]
-    assert {"es", "cv"} <= {method["name"] for method in data["methods"]}
+    assert {"es", "cv", "cv-moments"} <= {method["name"] for method in data["methods"]}
+    assert data["groups"][:2] == ["paper-1", "paper-1000000"], "campaigns come first"
+
+
+def test_methods_look_as_in_the_figures(tmp_path: Path) -> None:
+    write_group(tmp_path, [made_up("swimmer", method, 0, 1.0) for method in ("es", "ortho", "cv", "det")])
+    (tmp_path / "v.json").write_text(
+        json.dumps({"task": "lqr", "at": "init", "rows": [{"name": "auto", "ratio": {"value": 0.5}}]})
+    )
+    data = data_of(build([tmp_path], title="looks"))
+    colours = {method["name"]: (method["colour"], method["dash"]) for method in data["methods"]}
+    for name in ("es", "cv", "ortho"):
+        assert colours[name][0] == LOOKS[name].colour
+    assert (colours["cv"][1], colours["ortho"][1]) == ("", "7 3")
+    assert colours["det"][0] == "", "black is the page's own ink"
+    assert data["variance"][0]["rows"][0]["colour"] == LOOKS["auto"].colour
+
+
+def test_the_report_knows_nothing_of_the_paper() -> None:
+    code = "import sys, quell.report.build; sys.exit('quell.paper' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 def test_no_name_becomes_code(tmp_path: Path) -> None:
@@ -71,7 +95,7 @@ def test_no_name_becomes_code(tmp_path: Path) -> None:
     (group / "summaries/evil.json").write_text(json.dumps(facts))
     measured = {"task": EVIL, "at": EVIL, "label": EVIL, "rows": [{"name": EVIL, "ratio": {"value": 1}}]}
     (tmp_path / "measured.json").write_text(json.dumps(measured))
-    page = build([tmp_path], title=EVIL, videos=[film])
+    page = build([tmp_path], title=EVIL, videos=[film], labels=LABELS, tables=html_tables)
     assert "<img src=x" not in page
     assert "alert(1)</script>" not in page
     assert page.count("<script") == page.count("</script>") == 2
@@ -99,7 +123,7 @@ def test_the_whole_suite_stays_below_ten_megabytes(tmp_path: Path) -> None:
         (["nowhere"], "does not exist"),
         ([".", "--video", "x.avi"], "--video takes .mp4"),
         ([".", "--video", "x.mp4"], "does not exist"),
-        (["."], "no run, summary or measurement"),
+        (["."], "no run, record or measurement"),
     ],
     ids=" ".join,
 )
@@ -250,7 +274,8 @@ def test_hostile_names_do_nothing_in_the_browser(window: Browser, tmp_path: Path
     facts = json.loads(path.read_text())
     facts["config"]["task"] = EVIL
     path.write_text(json.dumps(facts))
-    (tmp_path / "report.html").write_text(build([tmp_path], title=EVIL))
+    page = build([tmp_path], title=EVIL, labels=LABELS, tables=html_tables)
+    (tmp_path / "report.html").write_text(page)
     window.messages.clear()
     window.open(tmp_path / "report.html")
     assert window.run("document.querySelector('.panel h3').textContent") == EVIL

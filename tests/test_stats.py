@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from quell import statistics
+from quell import stats
 from quell.errors import UsageError
-from quell.statistics import MeanStd
+from quell.stats import MeanStd
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -18,17 +18,17 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 
 def test_mean_std_by_hand() -> None:
-    assert statistics.mean_std([1, 2, 3, 6]) == MeanStd(3.0, pytest.approx(math.sqrt(14 / 3)))
-    alone = statistics.mean_std([4])
+    assert stats.mean_std([1, 2, 3, 6]) == MeanStd(3.0, pytest.approx(math.sqrt(14 / 3)))
+    alone = stats.mean_std([4])
     assert alone.mean == 4
     assert math.isnan(alone.std)
 
 
 def test_bold_by_hand() -> None:
     results = {"a": MeanStd(10, 2), "b": MeanStd(7, 1), "c": MeanStd(6.9, 1), "d": MeanStd(9, math.nan)}
-    assert statistics.bold(results) == {"a", "b", "d"}  # b touches at 8, c stops at 7.9
-    assert statistics.bold({"only": MeanStd(-3, 0)}) == {"only"}
-    assert statistics.bold({}) == set()
+    assert stats.bold(results) == {"a", "b", "d"}  # b touches at 8, c stops at 7.9
+    assert stats.bold({"only": MeanStd(-3, 0)}) == {"only"}
+    assert stats.bold({}) == set()
 
 
 # The paper's main table: mean and std of ES, ORTHO, GCMC, QMC, CV and PG, and what it prints in bold.
@@ -71,29 +71,29 @@ def test_bold_on_the_papers_table(task: str) -> None:
         method, in_print = DEPARTURES[task]
         assert (method in expected) == in_print
         expected ^= {method}
-    assert statistics.bold(results) == expected
+    assert stats.bold(results) == expected
 
 
 def test_iqm_by_hand() -> None:
-    assert statistics.iqm([1000, 2, 3, 4, 5, 6, 7, -1000]) == 4.5
-    assert statistics.iqm([1, 2, 9]) == 4, "too few to trim"
+    assert stats.iqm([1000, 2, 3, 4, 5, 6, 7, -1000]) == 4.5
+    assert stats.iqm([1, 2, 9]) == 4, "too few to trim"
 
 
 @pytest.mark.parametrize("n", [1, 3, 4, 5, 10, 37, 80])
 def test_iqm_is_the_quarter_trimmed_mean(n: int) -> None:
     x = rng(n).standard_cauchy(n)
-    assert statistics.iqm(x) == pytest.approx(scipy.stats.trim_mean(x, 0.25))
+    assert stats.iqm(x) == pytest.approx(scipy.stats.trim_mean(x, 0.25))
 
 
 def test_iqm_shifts_and_scales() -> None:
     x = rng(1).standard_normal(25)
-    assert statistics.iqm(3 * x - 2) == pytest.approx(3 * statistics.iqm(x) - 2)
+    assert stats.iqm(3 * x - 2) == pytest.approx(3 * stats.iqm(x) - 2)
 
 
 def test_iqm_interval_is_stratified() -> None:
     """Constant tasks leave nothing to resample; a bootstrap over pooled scores would mix them."""
     constant = {"a": [1.0] * 5, "b": [2.0] * 5, "c": [9.0] * 5, "d": [10.0] * 5}
-    assert statistics.iqm_interval(constant, rng()) == statistics.Interval(5.5, 5.5, 5.5)
+    assert stats.iqm_interval(constant, rng()) == stats.Interval(5.5, 5.5, 5.5)
 
 
 def test_iqm_interval_covers() -> None:
@@ -101,43 +101,43 @@ def test_iqm_interval_covers() -> None:
     source = rng(2)
     repeats, held = 400, 0
     for _ in range(repeats):
-        interval = statistics.iqm_interval(
+        interval = stats.iqm_interval(
             {"a": source.standard_normal(30), "b": source.laplace(size=30)}, source, resamples=300
         )
-        assert interval.low <= interval.estimate <= interval.high
+        assert interval.low <= interval.value <= interval.high
         held += interval.low <= 0 <= interval.high
     assert abs(held / repeats - 0.95) < 4 * math.sqrt(0.95 * 0.05 / repeats)
 
 
 def test_intervals_are_functions_of_their_generator() -> None:
     scores = {"a": [1.0, 2, 3, 5], "b": [2.0, 2, 4]}
-    assert statistics.iqm_interval(scores, rng(4)) == statistics.iqm_interval(scores, rng(4))
-    narrow, wide = (statistics.iqm_interval(scores, rng(4), level=level) for level in (0.5, 0.95))
+    assert stats.iqm_interval(scores, rng(4)) == stats.iqm_interval(scores, rng(4))
+    narrow, wide = (stats.iqm_interval(scores, rng(4), level=level) for level in (0.5, 0.95))
     assert wide.low < narrow.low < narrow.high < wide.high
 
 
 def test_probability_of_improvement_by_hand() -> None:
     x, y = {"a": [1, 2], "b": [5, 5, 5]}, {"a": [0, 2, 3], "b": [5]}
     # a: 1 beats 0; 2 beats 0 and ties 2: 2.5 of 6. b: all ties.
-    result = statistics.probability_of_improvement(x, y, rng())
-    assert result.estimate == pytest.approx((2.5 / 6 + 0.5) / 2)
-    assert result.low <= result.estimate <= result.high
+    result = stats.probability_of_improvement(x, y, rng())
+    assert result.value == pytest.approx((2.5 / 6 + 0.5) / 2)
+    assert result.low <= result.value <= result.high
 
 
 def test_probability_of_improvement_extremes_and_symmetry() -> None:
     better, worse = {"a": [3, 4, 5]}, {"a": [0, 1, 2]}
-    assert statistics.probability_of_improvement(better, worse, rng()) == statistics.Interval(1, 1, 1)
-    assert statistics.probability_of_improvement(worse, better, rng()) == statistics.Interval(0, 0, 0)
+    assert stats.probability_of_improvement(better, worse, rng()) == stats.Interval(1, 1, 1)
+    assert stats.probability_of_improvement(worse, better, rng()) == stats.Interval(0, 0, 0)
     x, y = ({"a": rng(i).integers(0, 5, 9), "b": rng(i + 9).integers(0, 5, 7)} for i in (1, 2))
-    there, back = (statistics.probability_of_improvement(*pair, rng()).estimate for pair in ((x, y), (y, x)))
+    there, back = (stats.probability_of_improvement(*pair, rng()).value for pair in ((x, y), (y, x)))
     assert there + back == pytest.approx(1)
 
 
 def test_probability_of_improvement_is_mann_whitney() -> None:
     x, y = rng(1).integers(0, 9, 20), rng(2).integers(0, 12, 15)
     u = scipy.stats.mannwhitneyu(x, y).statistic
-    result = statistics.probability_of_improvement({"t": x}, {"t": y}, rng())
-    assert result.estimate == pytest.approx(u / (20 * 15))
+    result = stats.probability_of_improvement({"t": x}, {"t": y}, rng())
+    assert result.value == pytest.approx(u / (20 * 15))
 
 
 def test_probability_of_improvement_covers_the_gaussian_closed_form() -> None:
@@ -147,39 +147,39 @@ def test_probability_of_improvement_covers_the_gaussian_closed_form() -> None:
     repeats, held = 400, 0
     for _ in range(repeats):
         x, y = ({"a": source.normal(shift, size=30), "b": source.normal(size=30)} for shift in (0.5, 0))
-        interval = statistics.probability_of_improvement(x, y, source, resamples=300)
+        interval = stats.probability_of_improvement(x, y, source, resamples=300)
         held += interval.low <= truth <= interval.high
     assert abs(held / repeats - 0.95) < 4 * math.sqrt(0.95 * 0.05 / repeats)
 
 
 def test_area_under_curve_by_hand() -> None:
-    assert statistics.area_under_curve([0, 10, 40], [0, 2, 4]) == pytest.approx((10 * 1 + 30 * 3) / 40)
-    assert statistics.area_under_curve([5, 6, 100], [3, 3, 3]) == pytest.approx(3)
+    assert stats.area_under_curve([0, 10, 40], [0, 2, 4]) == pytest.approx((10 * 1 + 30 * 3) / 40)
+    assert stats.area_under_curve([5, 6, 100], [3, 3, 3]) == pytest.approx(3)
 
 
 def test_area_under_a_straight_line_ignores_where_it_was_logged() -> None:
     steps = np.concatenate([[0], np.sort(rng(3).uniform(0, 1e6, 50)), [1e6]])
-    assert statistics.area_under_curve(steps, 2e-6 * steps + 1) == pytest.approx(2)
+    assert stats.area_under_curve(steps, 2e-6 * steps + 1) == pytest.approx(2)
 
 
 def test_area_under_curve_has_the_trapezoid_rate() -> None:
     """On x² over [0, 1] the rule exceeds 1/3 by exactly h²/6."""
     for intervals in (4, 10):
         x = np.linspace(0, 1, intervals + 1)
-        assert statistics.area_under_curve(x, x**2) == pytest.approx(1 / 3 + 1 / (6 * intervals**2))
+        assert stats.area_under_curve(x, x**2) == pytest.approx(1 / 3 + 1 / (6 * intervals**2))
 
 
 def test_refusals() -> None:
     for scores in ([], [1, math.nan], [1, math.inf], [[1, 2]]):
         with pytest.raises(UsageError, match="finite"):
-            statistics.mean_std(scores)
+            stats.mean_std(scores)
     with pytest.raises(UsageError, match="no scores"):
-        statistics.iqm_interval({}, rng())
+        stats.iqm_interval({}, rng())
     with pytest.raises(UsageError, match="level"):
-        statistics.iqm_interval({"a": [1, 2]}, rng(), level=95)
+        stats.iqm_interval({"a": [1, 2]}, rng(), level=95)
     with pytest.raises(UsageError, match="same tasks"):
-        statistics.probability_of_improvement({"a": [1]}, {"b": [1]}, rng())
+        stats.probability_of_improvement({"a": [1]}, {"b": [1]}, rng())
     with pytest.raises(UsageError, match="as many"):
-        statistics.area_under_curve([0, 1], [1, 2, 3])
+        stats.area_under_curve([0, 1], [1, 2, 3])
     with pytest.raises(UsageError, match="increase"):
-        statistics.area_under_curve([0, 1, 1], [1, 2, 3])
+        stats.area_under_curve([0, 1, 1], [1, 2, 3])

@@ -1,4 +1,6 @@
-"""How fast a task runs here, beside EnvPool, beside physics alone, and beside the library it comes from.
+"""How fast tasks run here, beside EnvPool, beside physics alone, and beside the library they come from.
+
+    python benchmarks/task_speed.py [TASK ...] --seconds 3 --json FILE
 
 All but the original do the same work on all cores: perturb the policy ten times and play one episode with each, closed
 loop, as an iteration of ES needs it. Only steps of those ten episodes count. EnvPool is measured in two modes. The
@@ -13,23 +15,30 @@ environment in one process, which is how it is usually run. All take turns, and 
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import time
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from importlib.util import find_spec
 from operator import truediv
+from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import tyro
 from numpy.typing import NDArray
 
+from quell.config import default_workers
+from quell.errors import EXTRAS
 from quell.keys import Purpose, generator
 from quell.perturb import Directions
 from quell.policy import Policy
 from quell.rollout import CpuEngine
+from quell.tasks import get, names
 from quell.tasks.base import MujocoTask, Task
 from quell.types import Episodes
 
@@ -61,6 +70,37 @@ SUITE = {
     "dm-quadruped-escape": ("quadruped", "escape"),
     "dm-quadruped-walk": ("quadruped", "walk"),
 }
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Steps per second of each task: ours, EnvPool's in both modes, our ratio to the faster, physics, the original."""
+
+    tasks: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[TASK ...]")] = ()
+    """These tasks only."""
+    seconds: float = 2.0
+    """How long each measurement takes."""
+    workers: int | None = None
+    """Worker processes, and EnvPool threads; by default one per core."""
+    json: Path | None = None
+    """Also write the measurements here."""
+
+
+def main(arguments: Arguments) -> None:
+    print(f"{'task':<26}" + "".join(f"{title:>10}" for title in COLUMNS))
+    rows = {}
+    for task in map(get, arguments.tasks or names()):
+        if task.extra is not None and find_spec(EXTRAS[task.extra]) is None:
+            print(f"{task.name:<26} needs quell[{task.extra}]")
+            continue
+        rows[task.name] = measure(task, arguments.workers or default_workers(), arguments.seconds)
+        print(f"{task.name:<26}" + "".join(f"{_cell(rate):>10}" for rate in rows[task.name].values()), flush=True)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(rows, indent=1))
+
+
+def _cell(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}" if value < 100 else f"{value:,.0f}"
 
 
 def envpool_id(name: str) -> str | None:
@@ -96,10 +136,10 @@ def measure(task: Task, workers: int, seconds: float) -> dict[str, float | None]
                 if once is None:
                     continue
                 started = time.perf_counter()
-                found = _rate(once, seconds / turns if turn else 0.0)
+                rate = _rate(once, seconds / turns if turn else 0.0)
                 slow = time.perf_counter() - started > seconds
                 if turn or slow:  # the first turn warms up
-                    rates[name].append(found)
+                    rates[name].append(rate)
                 if slow:  # one batch is measurement enough
                     contestants[name] = None
     middle = {name: median(values) for name, values in rates.items() if values}
@@ -145,13 +185,13 @@ def envpool(task: Task, workers: int, *, asynchronous: bool = False) -> Once | N
 
     def receive(count: int) -> None:
         for _ in range(count // batch_size):
-            found, _, terminated, truncated, info = envs.recv()
+            received, _, terminated, truncated, info = envs.recv()
             if asynchronous:  # one environment: plain indices, as this runs for every step of every member
                 row = int(info["env_id"][0])
-                obs[row] = _flat(found, 1)[0] if isinstance(found, dict) else found[0]
+                obs[row] = _flat(received, 1)[0] if isinstance(received, dict) else received[0]
                 over[row] = terminated[0] or truncated[0]
             else:
-                obs[:], over[:] = _flat(found, MEMBERS), terminated | truncated
+                obs[:], over[:] = _flat(received, MEMBERS), terminated | truncated
 
     def once() -> int:
         iteration = next(iterations)
@@ -274,3 +314,7 @@ def _rate(once: Once, seconds: float) -> float:
         steps += once()
         elapsed = time.perf_counter() - started
     return steps / elapsed
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Arguments))

@@ -1,4 +1,4 @@
-"""Summaries of scores over seeds and tasks, and of learning curves.
+"""Means, spreads and intervals: of numbers, of scores over seeds and tasks, of learning curves.
 
 Scores are given per task: {"swimmer": [one final score per seed], ...}. Intervals are percentile bootstraps
 that resample seeds within each task and never mix tasks, from a generator the caller names. With few seeds
@@ -39,11 +39,40 @@ class MeanStd:
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate and its bootstrap interval."""
+    """An estimate and the interval about it, at 95% unless said otherwise."""
 
-    estimate: float
+    value: float
     low: float
     high: float
+
+
+def spread(values: ArrayLike, ddof: int = 0) -> float:
+    """Standard deviation of the finite values, nan for too few; no square overflows, however large they are."""
+    x = np.asarray(values, dtype=float)
+    x = x[np.isfinite(x)]
+    if len(x) <= ddof:
+        return math.nan
+    largest = float(np.abs(x).max())
+    return largest * float((x / largest).std(ddof=ddof)) if largest > 0 else 0.0
+
+
+def percentile_interval(value: float, resampled: ArrayLike, level: float = 0.95) -> Interval:
+    """A bootstrap interval: quantiles of the resampled values that are finite."""
+    if not 0 < level < 1:
+        raise UsageError(f"the level of an interval lies between 0 and 1, not at {level}")
+    x = np.asarray(resampled, dtype=float)
+    x = x[np.isfinite(x)]
+    low, high = np.quantile(x, [(1 - level) / 2, (1 + level) / 2]) if len(x) else (math.nan, math.nan)
+    return Interval(float(value), float(low), float(high))
+
+
+def t_interval(values: ArrayLike, level: float = 0.95) -> Interval:
+    """Mean of independent values and its Student interval."""
+    from scipy.stats import t
+
+    x = np.asarray(values, dtype=float)
+    mean, half = float(x.mean()), float(t.ppf((1 + level) / 2, len(x) - 1)) * spread(x, ddof=1) / math.sqrt(len(x))
+    return Interval(mean, mean - half, mean + half)
 
 
 def mean_std(scores: ArrayLike) -> MeanStd:
@@ -77,7 +106,7 @@ def iqm_interval(scores: Scores, rng: np.random.Generator, *, resamples: int = 2
     if not tasks:
         raise UsageError("no scores to summarise")
     drawn = [runs[rng.integers(len(runs), size=(resamples, len(runs)))] for runs in tasks]
-    return _interval(iqm(np.concatenate(tasks)), _iqm(np.concatenate(drawn, axis=1)), level)
+    return percentile_interval(iqm(np.concatenate(tasks)), _iqm(np.concatenate(drawn, axis=1)), level)
 
 
 def probability_of_improvement(
@@ -93,7 +122,7 @@ def probability_of_improvement(
         estimates.append(wins.mean())
         times_a, times_b = (_times_drawn(rng, len(runs), resamples) for runs in (a, b))
         resampled.append(((times_a @ wins) * times_b).sum(axis=1) / wins.size)
-    return _interval(float(np.mean(estimates)), np.mean(resampled, axis=0), level)
+    return percentile_interval(float(np.mean(estimates)), np.mean(resampled, axis=0), level)
 
 
 def area_under_curve(steps: ArrayLike, returns: ArrayLike) -> float:
@@ -118,13 +147,6 @@ def _iqm(x: Array) -> Array:
 def _times_drawn(rng: np.random.Generator, n: int, resamples: int) -> Array:
     """Bootstrap resamples of n things, as how often each was drawn [resamples, n]."""
     return rng.multinomial(n, np.full(n, 1 / n), size=resamples).astype(float)
-
-
-def _interval(estimate: float, resampled: Array, level: float) -> Interval:
-    if not 0 < level < 1:
-        raise UsageError(f"the level of an interval lies between 0 and 1, not at {level}")
-    low, high = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(estimate, float(low), float(high))
 
 
 def _seeds(scores: ArrayLike) -> Array:

@@ -1,0 +1,145 @@
+"""Which runs there are to do, how long each is, and where it leaves what."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from quell.config import Config, Preset, changed, from_dict, to_dict
+from quell.errors import UsageError
+from quell.runs.folder import folder_name
+from quell.runs.record import read
+
+STOPPED = 75
+"""Exit code of a run's process that was asked to stop; the run can be continued."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long runs are: a share of a task's whole budget, or steps as given (some tasks may have their own)."""
+
+    share: float = 1.0
+    steps: int | None = None
+    own: tuple[tuple[str, int], ...] = ()
+
+    @staticmethod
+    def parse(share: float, words: Sequence[str]) -> Budget:
+        """`--budget 0.05`, or `--steps 1000000 dm-quadruped-escape=100000`."""
+        if not (0 < share <= 1):
+            raise UsageError(f"--budget is a share of the paper's steps, above 0 and up to 1; got {share}")
+        steps, own = None, {}
+        for word in words:
+            name, _, number = word.rpartition("=")
+            try:
+                value = float(number)
+            except ValueError:
+                value = math.nan
+            if not (value >= 1 and value == int(value)):
+                raise UsageError(f"--steps takes a whole number, or TASK=number; got {word!r}")
+            if name:
+                own[name] = int(value)
+            else:
+                steps = int(value)
+        if words and steps is None:
+            raise UsageError("--steps needs a number for all tasks before those of single ones")
+        if words and share != 1:
+            raise UsageError("give --budget or --steps, not both")
+        return Budget(share, steps, tuple(sorted(own.items())))
+
+    def of(self, task: str, whole: int) -> int:
+        """Steps of a run on a task whose whole budget is `whole`."""
+        return dict(self.own).get(task) or self.steps or max(1, round(self.share * whole))
+
+    @property
+    def name(self) -> str:
+        """'0.05' for a share, '1000000' for steps."""
+        return str(self.steps) if self.steps else f"{self.share:g}"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run, and where it leaves what."""
+
+    config: Config
+    runs: Path
+    """Where run folders are made."""
+    record: Path
+    """The small file a finished run leaves."""
+    episodes: int
+    """Episodes of the final evaluation."""
+    label: str = ""
+    """Distinguishes runs of one method with different settings."""
+
+    @property
+    def title(self) -> str:
+        """No two jobs of one budget have the same."""
+        method = f"{self.config.method}-{self.label}" if self.label else self.config.method
+        return f"{self.config.task} {method} {self.config.preset} seed {self.config.seed}"
+
+    @property
+    def done(self) -> bool:
+        return self.record.exists()
+
+    def check(self) -> None:
+        """Complain if the record of a run with another config lies where this one's goes."""
+        if self.done and (differing := changed(read(self.record).config, self.config)):
+            raise UsageError(
+                f"{str(self.record)!r} was made with another {', '.join(differing)}; remove it or choose another --out"
+            )
+
+    @property
+    def timings(self) -> Path:
+        """Where the time it took is noted: beside the records, which must not depend on it."""
+        folder = self.record.parent
+        return (folder.parent if folder.name == "summaries" else folder) / "timings.jsonl"
+
+    def encode(self) -> str:
+        """As the argument of the run's process."""
+        paths = {"runs": str(self.runs), "record": str(self.record)}
+        return json.dumps({"config": to_dict(self.config), "episodes": self.episodes, "label": self.label, **paths})
+
+    @staticmethod
+    def decode(text: str) -> Job:
+        facts = json.loads(text)
+        runs, record = Path(facts["runs"]), Path(facts["record"])
+        return Job(from_dict(facts["config"]), runs, record, facts["episodes"], facts["label"])
+
+
+def group_name(preset: Preset, budget: Budget) -> str:
+    """The results folder of runs that belong together."""
+    return f"{preset}-{budget.name}"
+
+
+def record_path(group: Path, config: Config) -> Path:
+    return group / "summaries" / f"{folder_name(config.task)}-{config.method}-{config.seed}.json"
+
+
+def plan(
+    *,
+    tasks: Sequence[str],
+    methods: Sequence[str],
+    seeds: int,
+    budget: Budget,
+    whole: Callable[[str], int],
+    preset: Preset,
+    out: Path,
+    runs: Path,
+    episodes: int,
+) -> list[Job]:
+    """Every run, seed by seed, so that what is done early covers all tasks and methods; `whole` is a task's budget."""
+    from quell.methods import make_config, make_policy, make_task
+
+    group = group_name(preset, budget)
+    jobs = []
+    for seed in range(seeds):
+        for task in tasks:
+            for method in methods:
+                settings = {"seed": seed, "steps": budget.of(task, whole(task))}
+                config = make_config(task, method, preset, settings).validate()
+                if seed == 0:
+                    make_policy(config, make_task(config))  # complain before the first run
+                jobs.append(Job(config, runs / group, record_path(out / group, config), episodes))
+    return jobs

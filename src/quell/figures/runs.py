@@ -1,0 +1,105 @@
+"""Learning curves of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quell.figures.style import (
+    draw_band,
+    legend_line,
+    looks,
+    new_figure,
+    on_common_steps,
+    save,
+    step_axis,
+    style_axes,
+)
+from quell.runs.record import Record
+
+if TYPE_CHECKING:
+    from quell.api import Result
+
+Array = NDArray[Any]
+Panels = Mapping[str, Mapping[str, Sequence[Record]]]
+"""Title -> method -> its runs."""
+
+
+def curves(groups: Mapping[str, Sequence[Result]], path: Path | str, *, title: str = "") -> None:
+    """Learning curves (mean and standard deviation over seeds) and the gradient's variance, one colour per group."""
+    figure = new_figure(9, 3.4)
+    left, right = figure.subplots(1, 2)
+    for label, look in looks(groups).items():
+        draw_band(left, *on_common_steps(_series(groups[label], "return/mean")), look, label=label)
+        steps, own = on_common_steps(_series(groups[label], "variance/method"))
+        _, plain = on_common_steps(_series(groups[label], "variance/es"))
+        if len(steps):
+            ratio = _smooth(own.mean(axis=0)) / _smooth(plain.mean(axis=0))
+            right.plot(steps, ratio, color=look.colour, linestyle=look.line, label=label)
+    left.set(xlabel="environment steps", ylabel="return while training")
+    right.set(xlabel="environment steps", ylabel="gradient variance, ES = 1", yscale="log")
+    left.legend(frameon=False)
+    for axes in (left, right):
+        step_axis(axes)
+        style_axes(axes)
+    if title:
+        figure.suptitle(title)
+    save(figure, Path(path))
+
+
+def curve_panels(panels: Panels, *paths: Path, upper: bool = False, within_reach: bool = False) -> None:
+    """One panel per title: return while training, mean and standard deviation over seeds.
+
+    `within_reach`: what falls far below where it started leaves the panel, so that the rest can be seen.
+    """
+    columns = min(4, len(panels))
+    rows = -(-len(panels) // columns)
+    figure = new_figure(2.6 * columns + 0.4, 2.15 * rows + 0.5)
+    grid = np.ravel(figure.subplots(rows, columns, squeeze=False))
+    for axes in grid[len(panels) :]:
+        axes.set_visible(False)
+    used = looks(method for panel in panels.values() for method in panel)
+    for axes, (title, panel) in zip(grid, panels.items(), strict=False):
+        _panel(axes, panel, used, within_reach=within_reach)
+        axes.set_title(title, fontsize=10)
+        step_axis(axes)
+        style_axes(axes)
+    handles = [legend_line(name.upper() if upper else name, look) for name, look in used.items()]
+    figure.legend(handles=handles, loc="outside upper center", ncols=6, frameon=False)
+    figure.supxlabel("environment steps", fontsize=9)
+    figure.supylabel("return while training", fontsize=9)
+    save(figure, *paths)
+
+
+def _panel(axes: Any, panel: Mapping[str, Sequence[Record]], used: Mapping[str, Any], *, within_reach: bool) -> None:
+    starts, highest = [], []
+    for method, runs in panel.items():
+        steps, returns = on_common_steps([run.series("return") for run in runs])
+        if len(steps):
+            draw_band(axes, steps, returns, used[method])
+            starts.append(returns[:, 0].min())
+            highest.append(returns.max())
+    bottom, top = axes.get_ylim()
+    if max(abs(bottom), abs(top)) > 1e6:  # an LQR that blows up: a linear axis shows nothing
+        axes.set_yscale("symlog", linthresh=1e3)
+        means = np.concatenate([line.get_ydata() for line in axes.lines])
+        axes.set_ylim(means.min() * 10, means.max() + abs(means.max()) / 2)
+    elif within_reach and starts:
+        span = max(highest) - min(starts)
+        axes.set_ylim(max(bottom, min(starts) - span / 3), min(top, max(highest) + span / 20))
+
+
+def _series(results: Sequence[Result], metric: str) -> list[tuple[list[float], list[float]]]:
+    """(steps, values) of a metric in each run that has it."""
+    rows = [[row for row in result.history if row.get(metric) is not None] for result in results]
+    return [([row["steps"] for row in run], [row[metric] for row in run]) for run in rows]
+
+
+def _smooth(values: Array, width: int = 15) -> Array:
+    """Running mean, shorter at the ends: single-batch variances from a handful of pairs are noisy."""
+    kernel = np.ones(min(width, len(values)))
+    return np.convolve(values, kernel, "same") / np.convolve(np.ones(len(values)), kernel, "same")

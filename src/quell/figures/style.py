@@ -1,0 +1,135 @@
+"""The one style: colours, axes, saving."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from quell.errors import require
+
+Array = NDArray[Any]
+DPI = 130
+GREY = "0.4"
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a method is drawn; methods differ in more than colour."""
+
+    colour: str
+    line: str = "-"
+    hatch: str = ""
+
+
+LOOKS = {
+    "es": Look("#D55E00"),
+    "cv": Look("#0072B2"),
+    "ortho": Look("#CC79A7", "--", "//"),
+    "gcmc": Look("#009E73", "-.", ".."),
+    "qmc": Look("#E69F00", ":", "xx"),
+    "pg": Look("#56B4E9", "--", "\\\\"),
+    "det": Look("#000000", "-.", "++"),
+    "ppo": Look("#8C6BB1"),
+    "trpo": Look("#B5893B", "--"),
+    "re": Look("#56B4E9", "--"),
+    "auto": Look("#44AA99"),
+    "auto-policy": Look("#C2477F"),
+    "cv-paper": Look("#5B7FD1", "--"),
+    "cv-layer": Look("#7A8B99", "-."),
+    "cv-linear": Look("#6A9A3B", "--"),
+    "cv-network": Look("#A65628", ":"),
+    "crn": Look("#D55E00", ":"),
+}
+"""ES to PG in the palette of Okabe and Ito, safe for colour-blind readers; ES orange and CV blue as in the paper."""
+MORE = ("#8C6BB1", "#B5893B", "#44AA99", "#C2477F", "#7A8B99", "#A65628", "#6A9A3B", "#5B7FD1")
+LINES = ("-", "--", "-.", ":")
+SHADES = ("#1B2A34", "#37505F", "#55788C", "#7FA0B3", "#AFC6D3", "#E3D4B8", "#C4A772", "#8C6D3F")
+"""For what is no method: dark to light, then warm; readable without hue."""
+
+
+def looks(names: Iterable[str]) -> dict[str, Look]:
+    """A look for each name: the method's own; others take what is left, in the order they come."""
+    places = count()
+    return {name: _known(name) or _other(next(places)) for name in dict.fromkeys(names)}
+
+
+def _known(name: str) -> Look | None:
+    """Also of a method on other directions, auto's colour with ORTHO's line for auto-ortho, and of "cv gamma=0.9"."""
+    name = name.partition(" ")[0]
+    base, _, suffix = name.rpartition("-")
+    if name in LOOKS or base not in LOOKS or suffix not in ("ortho", "gcmc", "qmc", "crn"):
+        return LOOKS.get(name)
+    return replace(LOOKS[base], line=LOOKS[suffix].line)
+
+
+def _other(place: int) -> Look:
+    return Look(MORE[place % len(MORE)], LINES[(place + 1) % len(LINES)])
+
+
+def new_figure(width: float, height: float) -> Any:
+    """An empty figure; nothing global, no window."""
+    require("plot", "a figure")
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def style_axes(axes: Any, title: str = "") -> None:
+    if title:
+        axes.set_title(title, loc="left", fontsize=10)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.25)
+    axes.tick_params(labelsize=8)
+
+
+def step_axis(axes: Any) -> None:
+    """Environment steps: 200k, 1M."""
+    from matplotlib.ticker import EngFormatter
+
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+
+
+def draw_band(axes: Any, steps: Array, values: Array, look: Look, **more: Any) -> None:
+    """Mean and standard deviation over runs of values [runs, k]; a run that has a single point is a dot."""
+    mean, std = values.mean(axis=0), values.std(axis=0, ddof=min(1, len(values) - 1))
+    marker = "o" if len(set(steps)) == 1 else None
+    axes.plot(steps, mean, color=look.colour, linestyle=look.line, linewidth=1.5, marker=marker, markersize=3, **more)
+    axes.fill_between(steps, mean - std, mean + std, color=look.colour, alpha=0.18, linewidth=0)
+
+
+def legend_line(name: str, look: Look) -> Any:
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], color=look.colour, linestyle=look.line, label=name)
+
+
+def legend_bar(name: str, look: Look) -> Any:
+    from matplotlib.patches import Patch
+
+    return Patch(facecolor=look.colour, edgecolor="white", hatch=look.hatch, label=name)
+
+
+def on_common_steps(series: Sequence[tuple[ArrayLike, ArrayLike]], points: int = 100) -> tuple[Array, Array]:
+    """(steps, values) of several runs at the steps they share: (steps [points], values [runs, points])."""
+    kept = [(np.asarray(x, float), np.asarray(y, float)) for x, y in series if len(np.asarray(x))]
+    if not kept:
+        return np.empty(0), np.empty((0, 0))
+    common = np.linspace(max(x[0] for x, _ in kept), min(x[-1] for x, _ in kept), points)
+    return common, np.stack([np.interp(common, x, y) for x, y in kept])
+
+
+def save(figure: Any, *paths: Path) -> None:
+    """Without anything that differs from one time to the next: no date, no version, fixed ids."""
+    import matplotlib
+
+    metadata = {".svg": {"Date": None, "Creator": None}, ".png": {"Software": None}}
+    with matplotlib.rc_context({"svg.hashsalt": "quell", "svg.fonttype": "none"}):
+        for path in paths:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            figure.savefig(path, dpi=DPI if path.suffix == ".png" else "figure", metadata=metadata.get(path.suffix))

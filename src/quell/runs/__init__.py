@@ -1,0 +1,12 @@
+"""What a run leaves on disk.
+
+folder      runs/<task>/<method>/<seed>-<time>/, and its lock
+checkpoint  parameters and state, written atomically and verified
+metrics     every metric by name; metrics.jsonl and TensorBoard
+record      a finished run in one small file, which tables, figures and the report are made of
+versions    of Python and packages, and the commit
+"""
+
+from quell.runs.folder import Run
+
+__all__ = ["Run"]

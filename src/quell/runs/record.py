@@ -1,0 +1,154 @@
+"""What a finished run leaves behind: one small file, the same to the last byte however often the run was interrupted.
+
+It holds the config, the versions, returns of fresh episodes of the final and of the untrained policy, and a thinned
+curve. Tables, figures and the report are made of records alone. Times, machine and commit are in timings.jsonl.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from quell.config import Config, from_dict, to_dict
+from quell.errors import QuellError, UsageError
+from quell.runs.checkpoint import write_atomically
+from quell.runs.folder import Run
+
+POINTS = 100
+"""Points of a thinned curve."""
+CURVE = ("iteration", "steps", "return", "ratio", "evaluation")
+
+
+@dataclass(frozen=True)
+class Record:
+    """A run, as it is shown and compared."""
+
+    config: Config
+    versions: dict[str, Any]
+    final: dict[str, list[float]]
+    """Returns of the final policy: "sampled" actions, and "mean_action" (one mean where episodes were not kept)."""
+    untrained: list[float]
+    """Returns of the policy the run started from, actions sampled; empty where they were not measured."""
+    curve: dict[str, list[float | None]]
+    """iteration, steps, return (mean of the members), ratio (gradient variance, ES = 1), evaluation."""
+    label: str = ""
+    """Told apart from other runs of the method by this, where settings differ."""
+    variance: float | None = None
+    """Gradient variance over the whole run, ES = 1."""
+
+    @property
+    def name(self) -> str:
+        """The method, and the label if there is one."""
+        return f"{self.config.method}-{self.label}" if self.label else self.config.method
+
+    @property
+    def score(self) -> float:
+        """The run's final score: mean return of the final policy, as it acted in training."""
+        return float(np.mean(self.final["sampled"]))
+
+    @property
+    def start(self) -> float:
+        """Mean return of the untrained policy."""
+        return float(np.mean(self.untrained))
+
+    def series(self, name: str) -> tuple[list[float], list[float]]:
+        """(steps, values) of one line of the curve, where it has values."""
+        kept = [(x, y) for x, y in zip(self.curve["steps"], self.curve[name], strict=True) if None not in (x, y)]
+        return [float(x) for x, _ in kept if x is not None], [float(y) for _, y in kept if y is not None]
+
+    def write(self, path: Path) -> None:
+        """As JSON with sorted keys."""
+        facts = {
+            "config": to_dict(self.config),
+            "versions": self.versions,
+            "final": self.final,
+            "untrained": self.untrained,
+            "curve": self.curve,
+            "label": self.label,
+            "variance": self.variance,
+        }
+        parts = [f'"{name}": {json.dumps(value, sort_keys=True)}' for name, value in facts.items()]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, ("{\n" + ",\n".join(parts) + "\n}\n").encode())
+
+
+def read(path: Path) -> Record:
+    """A record; a UsageError if the file is none."""
+    try:
+        return from_facts(json.loads(path.read_bytes()))
+    except (OSError, ValueError, KeyError, TypeError, QuellError) as error:
+        raise UsageError(f"{str(path)!r} is not the record of a run: {error}") from None
+
+
+def read_group(group: Path) -> list[Record]:
+    """All records of a results folder, in the order of their names."""
+    return [read(path) for path in sorted((group / "summaries").glob("*.json"))]
+
+
+def is_record(facts: Mapping[str, Any]) -> bool:
+    """Whether the contents of a JSON file look like a record, of today or older."""
+    return {"config", "final"} <= facts.keys() and bool({"curve", "history"} & facts.keys())
+
+
+def from_facts(facts: Mapping[str, Any]) -> Record:
+    """A record from its file's contents.
+
+    Older files lack `label` and `variance`; the oldest have every iteration in `history`, no untrained policy, and a
+    `name` that is method and label together.
+    """
+    config, final = from_dict(facts["config"]), facts["final"]
+    if "history" in facts:
+        columns: dict[str, Sequence[Any]] = facts["history"]
+        rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+        label = facts.get("name", config.method).removeprefix(config.method).removeprefix("-")
+        return Record(config, facts["versions"], final, [], thin(rows), label, variance_ratio(rows))
+    more = {name: facts[name] for name in ("label", "variance") if name in facts}
+    return Record(config, facts["versions"], final, facts["untrained"], facts["curve"], **more)
+
+
+def from_folder(run: Run) -> Record:
+    """A run as its folder has it so far: the newest evaluation stands for the final one."""
+    history = list(run.metrics())
+    evaluated = {"sampled": "eval/return", "mean_action": "eval/mean_action"}
+    final = {
+        name: [row[metric] for row in history if row.get(metric) is not None][-1:] for name, metric in evaluated.items()
+    }
+    return Record(run.config, {}, final, [], thin(history), variance=variance_ratio(history))
+
+
+def thin(history: Sequence[Mapping[str, Any]], points: int = POINTS) -> dict[str, list[float | None]]:
+    """A curve of at most `points` points: the mean over equal stretches of iterations; evaluations by their last."""
+    stretches = np.array_split(np.arange(len(history)), min(points, max(1, len(history))))
+    curve: dict[str, list[float | None]] = {name: [] for name in CURVE}
+    for part in (part for part in stretches if len(part)):
+        rows = [history[i] for i in part]
+        evaluations = [row["eval/return"] for row in rows if row.get("eval/return") is not None]
+        curve["iteration"].append(rows[-1]["iteration"])
+        curve["steps"].append(rows[-1]["steps"])
+        curve["return"].append(short(_mean(rows, "return/mean")))
+        plain = _mean(rows, "variance/es")
+        curve["ratio"].append(short(_mean(rows, "variance/method") / plain if plain > 0 else math.nan))
+        curve["evaluation"].append(short(evaluations[-1] if evaluations else math.nan))
+    return curve
+
+
+def variance_ratio(history: Sequence[Mapping[str, Any]]) -> float | None:
+    """Gradient variance of a whole run in units of plain ES on the same batches."""
+    own, plain = _mean(history, "variance/method"), _mean(history, "variance/es")
+    return short(own / plain) if plain > 0 else None
+
+
+def short(value: float) -> float | None:
+    """Six digits; None for what JSON has no number for."""
+    return float(f"{value:.6g}") if math.isfinite(value) else None
+
+
+def _mean(rows: Sequence[Mapping[str, Any]], name: str) -> float:
+    values = [row[name] for row in rows if row.get(name) is not None]
+    return float(np.mean(values)) if values else math.nan

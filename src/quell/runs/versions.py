@@ -1,0 +1,42 @@
+"""What a run was made with."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+RECORDED_PACKAGES = (
+    *("quell", "jax", "jaxlib", "optax", "numpy", "scipy", "mujoco", "gymnasium"),
+    *("dm_control", "envpool", "pybullet", "Box2D", "ray"),
+)
+
+
+def versions() -> dict[str, Any]:
+    """Python, platform, package versions and, in a checkout, the commit."""
+    packages = {}
+    for package in RECORDED_PACKAGES:
+        try:
+            packages[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "commit": _commit(),
+        "packages": packages,
+    }
+
+
+def _commit() -> str | None:
+    here = Path(__file__).parent
+    command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        tracked = subprocess.run(["git", "-C", str(here), "ls-files", "--error-unmatch", __file__], capture_output=True)
+        if tracked.returncode:
+            return None
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None

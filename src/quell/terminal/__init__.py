@@ -1,0 +1,5 @@
+"""What a person sees in a terminal: rich where there is one, plain text elsewhere.
+
+progress  one run, and how it is stopped        campaign  many runs
+counter   one line that counts                  tables    columns            numbers  times, scores and steps in words
+"""

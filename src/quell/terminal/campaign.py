@@ -1,0 +1,92 @@
+"""One display for many runs: a live bar with the runs at work on a terminal, a line per finished run elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Mapping
+
+from rich.progress import BarColumn, TaskID, TextColumn
+from rich.progress import Progress as Bars
+
+from quell.terminal.numbers import clock
+from quell.terminal.progress import bars
+
+
+class CampaignDisplay:
+    """Progress in units of expected time, so that slow runs weigh what they take.
+
+    Runs are known by their titles; any thread may say that one started, moved or ended.
+    """
+
+    def __init__(self, seconds: Mapping[str, float], *, plain: bool | None = None) -> None:
+        """`seconds`: title of each run -> how long it will take."""
+        self.plain = not sys.stderr.isatty() if plain is None else plain
+        self._seconds, self._total = seconds, sum(seconds.values())
+        self._shares: dict[str, float] = {}
+        self._ended, self._failed = 0, 0
+        self._started = time.monotonic()
+        self._lock = threading.Lock()
+        self._bars: Bars | None = None
+        self._rows: dict[str, TaskID] = {}
+
+    def __enter__(self) -> CampaignDisplay:
+        if not self.plain:
+            columns = TextColumn("{task.description}"), BarColumn(bar_width=30)
+            self._bars = bars(*columns, TextColumn("{task.percentage:>3.0f}%"), TextColumn("{task.fields[facts]}"))
+            self._overall = self._bars.add_task("[bold]all runs", total=self._total, facts="starting")
+            self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+
+    def started(self, title: str) -> None:
+        with self._lock:
+            if self._bars is not None:
+                self._rows[title] = self._bars.add_task(title, total=1.0, facts="")
+
+    def moved(self, title: str, steps: float, budget: int) -> None:
+        with self._lock:
+            self._shares[title] = share = min(1.0, steps / budget)
+            if self._bars is not None:
+                self._bars.update(self._rows[title], completed=share, facts=f"{steps:,.0f} steps")
+                self._bars.update(self._overall, completed=self._done(), facts=self._facts())
+
+    def ended(self, title: str, status: str, message: str = "") -> None:
+        """`status` is "done", "stopped" or "failed"."""
+        with self._lock:
+            self._ended += status != "stopped"
+            self._failed += status == "failed"
+            if status != "stopped":
+                self._shares[title] = 1.0
+            if self._bars is not None:
+                if title in self._rows:
+                    self._bars.remove_task(self._rows.pop(title))
+                self._bars.update(self._overall, completed=self._done(), facts=self._facts())
+            line = f"{title} FAILED: {message}" if status == "failed" else f"{title} {status}"
+            if self.plain and status != "stopped":
+                self.say(f"{self._ended}/{len(self._seconds)} {line}  ETA {self._eta()}")
+            elif status == "failed":
+                self.say(line)
+
+    def say(self, text: str) -> None:
+        """A line above the bar."""
+        if self._bars is not None:
+            self._bars.console.print(text, markup=False)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+    def _done(self) -> float:
+        return sum(self._seconds[title] * share for title, share in self._shares.items())
+
+    def _facts(self) -> str:
+        failed = f"  {self._failed} failed" if self._failed else ""
+        return f"{self._ended}/{len(self._seconds)} runs  ETA {self._eta()}{failed}"
+
+    def _eta(self) -> str:
+        done = self._done()
+        elapsed = time.monotonic() - self._started
+        return clock(elapsed * (self._total - done) / done) if done > 0 else "?"

@@ -1,0 +1,119 @@
+"""Many runs: planned, run in processes of their own, stopped, killed and continued."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from quell.campaign.estimate import known_speeds, makespan, seconds_of
+from quell.campaign.plan import Budget, Job, plan
+from quell.cli import main
+from quell.methods import make_config
+from quell.runs import Run
+from quell.runs.record import read
+
+TINY = ["--budget", "0.0002", "--seeds", "1", "--episodes", "1", "--jobs", "2"]
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Everything that must not depend on when and how often a command ran."""
+    found = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {name: data for name, data in found.items() if not name.endswith("timings.jsonl")}
+
+
+def test_budgets() -> None:
+    assert Budget.parse(0.05, ()).of("swimmer", 20_000_000) == 1_000_000
+    assert Budget.parse(0.05, ()).of("lqr", 4_000_000) == 200_000
+    assert Budget.parse(0.05, ()).name == "0.05"
+    mixed = Budget.parse(1.0, ("1e6", "dm-quadruped-escape=1e5"))
+    assert (mixed.of("lqr", 1), mixed.of("dm-quadruped-escape", 1), mixed.name) == (1_000_000, 100_000, "1000000")
+
+
+def test_jobs(tmp_path: Path) -> None:
+    jobs = plan(
+        tasks=("lqr-302", "gym:CartPole-v1"),
+        methods=("es", "cv"),
+        seeds=2,
+        budget=Budget.parse(0.5, ()),
+        whole={"lqr-302": 1000, "gym:CartPole-v1": 400}.__getitem__,
+        preset="paper",
+        out=tmp_path / "out",
+        runs=tmp_path / "runs",
+        episodes=3,
+    )
+    assert [job.title for job in jobs[:3]] == [
+        "lqr-302 es paper seed 0",
+        "lqr-302 cv paper seed 0",
+        "gym:CartPole-v1 es paper seed 0",
+    ]
+    assert [job.config.steps for job in jobs[:3]] == [500, 500, 200]
+    assert jobs[2].record == tmp_path / "out/paper-0.5/summaries/gym-CartPole-v1-es-0.json"
+    assert jobs[2].timings == tmp_path / "out/paper-0.5/timings.jsonl"
+    assert Job.decode(jobs[2].encode()) == jobs[2]
+    assert all(seconds_of(job, {}) > 0 for job in jobs)
+    labelled = Job(jobs[0].config, tmp_path, tmp_path / "learning/a.json", 3, label="auto")
+    assert labelled.title == "lqr-302 es-auto paper seed 0"
+    assert labelled.timings == tmp_path / "learning/timings.jsonl"
+    assert Job.decode(labelled.encode()) == labelled
+
+
+def test_times() -> None:
+    assert makespan([3, 1, 1, 1], 2) == 3
+    assert makespan([5, 4, 3], 2) == 7
+
+
+def test_speeds_are_learned_from_earlier_runs(tmp_path: Path) -> None:
+    (tmp_path / "paper-1").mkdir()
+    rows = [{"task": "lqr", "method": "es", "steps": s, "seconds": 2.0} for s in (100, 200, 900)]
+    (tmp_path / "paper-1/timings.jsonl").write_text("\n".join([*map(json.dumps, rows), '{"task": "l']))
+    assert known_speeds(tmp_path) == {("lqr", "es"): 100.0}
+
+
+def command(tmp_path: Path, *more: str) -> list[str]:
+    return ["paper", "table-es", *TINY, "--out", str(tmp_path / "out"), "--runs", str(tmp_path / "runs"), *more]
+
+
+def test_a_failing_run_is_reported_and_stops_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = make_config("lqr-302", "es", "paper", {"steps": 800, "lr": 0.5})
+    Run.create(other, tmp_path / "runs/paper-0.0002", "seed0").close()
+    arguments = command(tmp_path, "--tasks", "lqr-302", "--methods", "es", "ortho")
+    assert main(arguments) == 1
+    told = capsys.readouterr()
+    assert "FAILED  lqr-302 es paper seed 0:" in told.err
+    assert "holds a run with another lr" in told.err
+    summaries = tmp_path / "out/paper-0.0002/summaries"
+    assert {path.name for path in summaries.iterdir()} == {"lqr-302-ortho-0.json"}
+    assert (tmp_path / "out/paper-0.0002/table-es.md").exists()
+    run = read(summaries / "lqr-302-ortho-0.json")
+    assert run.config.preset == "paper"
+    assert len(run.final["sampled"]) == len(run.untrained) == 1
+    before = files(tmp_path / "out")
+    assert main(command(tmp_path, "--tasks", "lqr-302", "--methods", "ortho")) == 0
+    assert "1 runs, 1 of them done" in capsys.readouterr().out
+    assert files(tmp_path / "out") == before
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments_the_files_are_the_same(tmp_path: Path) -> None:
+    more = ["--tasks", "lqr-302", "swimmer", "--methods", "es", "cv", "--steps", "30000"]
+
+    def arguments(where: str) -> list[str]:
+        tiny = [*TINY[2:], "--out", str(tmp_path / where), "--runs", str(tmp_path / f"{where}-runs")]
+        return [sys.executable, "-m", "quell", "paper", "table-es", *tiny, *more]
+
+    assert subprocess.run(arguments("whole"), capture_output=True).returncode == 0
+    dice = random.Random(0)
+    for attempt in range(8):
+        running = subprocess.Popen(arguments("broken"), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        time.sleep(dice.uniform(0.5, 7))
+        running.send_signal(signal.SIGKILL if attempt % 2 else signal.SIGTERM)
+        assert running.wait(timeout=60) in (-signal.SIGKILL, -signal.SIGTERM, 130, 0)
+    assert subprocess.run(arguments("broken"), capture_output=True).returncode == 0
+    assert files(tmp_path / "whole") == files(tmp_path / "broken")
