@@ -185,6 +185,7 @@ def physics(task: Task, workers: int, length: int, stack: ExitStack) -> Once | N
     kind = mujoco.mjtState.mjSTATE_FULLPHYSICS
     states = np.empty((MEMBERS, mujoco.mj_stateSize(model, kind)))
     for state in states:
+        mujoco.mj_resetData(model, data[0])
         start(task, model, data[0], rng)
         mujoco.mj_getState(model, data[0], state, kind)
     pool = stack.enter_context(Rollout(nthread=workers))

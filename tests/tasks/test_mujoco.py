@@ -125,12 +125,16 @@ def test_physics_is_the_same_without_its_clock() -> None:
 
 @every_case
 def test_functions_agree_under_jax(case: Case) -> None:
-    """numpy and traced jax.numpy give the same observation, reward and end for states of real episodes."""
+    """numpy and traced jax.numpy give the same initial state and, in real episodes, observation, reward and end."""
     task = case.task()
     simulator = task.simulator(3)
     simulator.reset([np.random.default_rng(seed) for seed in range(3)])
     actions = _actions(task, members=3)
+    draws = task.draw(simulator.models[0], np.random.default_rng(0))
     with jax.enable_x64(True):
+        initial = jax.jit(lambda draws: task.initial(jnp, simulator.models[0], draws))
+        for traced, plain in zip(initial(draws), task.initial(np, simulator.models[0], draws), strict=True):
+            np.testing.assert_allclose(traced, plain, rtol=1e-13)
         observe = jax.jit(lambda state: task.observe(jnp, state))
         reward = jax.jit(lambda before, action, after, ended: task.reward(jnp, before, action, after, ended))
         terminated = jax.jit(lambda state: task.terminated(jnp, state))

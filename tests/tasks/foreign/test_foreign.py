@@ -339,6 +339,26 @@ def test_tasks_travel_to_a_process_that_has_not_seen_the_module(tmp_path):
     assert told.stdout.strip() == f"my toy 14 {here}"
 
 
+def test_sizes_travel_without_an_environment(monkeypatch):
+    """A worker makes environments when it plays, not to learn what its task is."""
+    ours, theirs = from_env(user_envs.make_toy, name="my toy"), tasks.get("envpool:CartPole-v1")
+    texts = [pickle.dumps(task) for task in (ours, theirs)]
+    monkeypatch.setattr("quell.tasks.foreign.gym.Source.make", None)
+    monkeypatch.setattr("quell.tasks.foreign.envpool.describe", None)
+    found = [pickle.loads(text) for text in texts]
+    assert found == [ours, theirs]
+    assert [(task.obs_size, task.action_size, task.horizon, task.discrete) for task in found] == [
+        (14, 2, 50, False),
+        (4, 2, 500, True),
+    ]
+
+
+def test_names_of_originals():
+    assert tasks.get("gym:CartPole-v1").original == "gymnasium:CartPole-v1"
+    assert tasks.get("envpool:CartPole-v1").original == "envpool:CartPole-v1"
+    assert from_env(user_envs.make_toy).original is None
+
+
 def test_trusted_imports_what_it_is_told_to(tmp_path, monkeypatch):
     (tmp_path / "walkers_of_mine.py").write_text(
         "import gymnasium\n\ndef make(g=10.0):\n    return gymnasium.make('Pendulum-v1', g=g)\n"

@@ -137,10 +137,10 @@ def test_no_rally_is_shorter_than_the_table_of_serves_assumes():
 
 
 def test_an_unreturned_ball_is_served_anew_after_150_steps():
-    state = first_state(np.array([[[-2.0, 0, 0, 0.5, 0.5], [-2.5, 0.1, 1, -0.5, -0.5], [-2.1, 0, 0, 0, 0]]]))
+    state = first_state(np, np.array([[[-2.0, 0, 0, 0.5, 0.5], [-2.5, 0.1, 1, -0.5, -0.5], [-2.1, 0, 0, 0, 0]]]))
     state["velocity"] = np.array([[0, 0, 0, 0, -0.001, 0.0]])  # a ball that hardly moves
     for steps in range(1, 151):
-        state, observation, reward = step(np, state, np.zeros((1, 2)))
+        state, observation, reward = RoboschoolPong().step(np, state, np.zeros((1, 2)))
         assert reward[0] == 0
         if steps < 150:
             assert observation[0, 12] == pytest.approx(-steps / 150)
@@ -150,7 +150,7 @@ def test_an_unreturned_ball_is_served_anew_after_150_steps():
 
 
 def test_passing_the_opponent_scores_only_after_a_return():
-    state = first_state(np.tile(np.array([-2.0, 0, 0, 0.5, 0.5]), (4, 3, 1)))
+    state = first_state(np, np.tile(np.array([-2.0, 0, 0, 0.5, 0.5]), (4, 3, 1)))
     state["position"][:, 4] = [1.7, 1.7, -1.7, 1.6]
     state["velocity"][:, 4] = [2, 2, -2, 2]
     state["heading"] = np.array([1.0, 1, -1, 1])
