@@ -45,10 +45,10 @@ def test_a_member_depends_on_its_generator_alone(name: str) -> None:
 def test_functions_agree_under_jax(name: str) -> None:
     task = tasks.get(name)
     assert isinstance(task, ArrayTask)
-    draws = [np.stack(each) for each in zip(*(task.draw(np.random.default_rng(i)) for i in range(4)), strict=True)]
+    draws = tuple(map(np.stack, zip(*(task.draw(np.random.default_rng(i)) for i in range(4)), strict=True)))
     state, first = task.initial(np, draws)
     with jax.enable_x64(True):
-        traced, traced_first = task.initial(jnp, [jnp.asarray(each) for each in draws])
+        traced, traced_first = task.initial(jnp, tuple(map(jnp.asarray, draws)))
         np.testing.assert_array_equal(traced_first, first)
         step = jax.jit(lambda state, action: task.step(jnp, state, action))
         for action in np.random.default_rng(0).standard_normal((5, 4, task.action_size)):

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from quell.tasks.base import Array, State, Task
+from quell.tasks.base import Array, Draws, State, Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,11 +24,11 @@ class ArrayTask(Task):
     action_limit: ClassVar[float | None] = None
     """Actions count between minus this and this; None means all of them."""
 
-    def draw(self, rng: np.random.Generator) -> tuple[Array, ...]:
+    def draw(self, rng: np.random.Generator) -> Draws:
         """All that is random in one episode."""
         raise NotImplementedError
 
-    def initial(self, xp: Any, draws: Sequence[Any]) -> tuple[dict[str, Any], Any]:
+    def initial(self, xp: Any, draws: Draws) -> tuple[dict[str, Any], Any]:
         """(state, observations [m, obs_size]) at the start; the draws of m episodes are stacked, [m, ...] each."""
         raise NotImplementedError
 
@@ -52,7 +52,7 @@ class ArraySimulator:
 
     def reset(self, generators: Sequence[np.random.Generator]) -> Array:
         draws = zip(*map(self.task.draw, generators), strict=True)
-        self.state, observation = self.task.initial(np, [np.stack(members) for members in draws])
+        self.state, observation = self.task.initial(np, tuple(map(np.stack, draws)))
         self._never = np.zeros(len(generators), bool)
         return observation
 

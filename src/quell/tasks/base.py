@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 State = Mapping[str, Any]
 """Named physics arrays, each with the members on the leading axis: {"qpos": [m, nq], ...}."""
+Draws = tuple[Any, ...]
+"""Arrays of random numbers, all that an episode needs: taken from its generator once, at the start."""
 
 
 class Simulator(Protocol):
@@ -147,15 +149,15 @@ class MujocoTask(Task):
         """The compiled mujoco.MjModel."""
         raise NotImplementedError
 
-    def draw(self, model: Any, rng: np.random.Generator) -> tuple[Array, ...]:
+    def draw(self, model: Any, rng: np.random.Generator) -> Draws:
         """All that is random in one episode."""
         raise NotImplementedError
 
-    def initial(self, xp: Any, model: Any, draws: Sequence[Any]) -> tuple[Any, Any]:
+    def initial(self, xp: Any, model: Any, draws: Draws) -> tuple[Any, Any]:
         """(qpos [nq], qvel [nv]) at which the episode of these draws starts."""
         raise NotImplementedError
 
-    def terrain(self, draws: Sequence[Any]) -> Terrain | None:
+    def terrain(self, draws: Draws) -> Terrain | None:
         """The ground on which the episode of these draws plays, where it has its own."""
         return None
 

@@ -8,14 +8,13 @@ scores beat the optimum there and fit 302 steps, so both are tasks and every res
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from quell.tasks.arrays import ArrayTask
-from quell.tasks.base import Array, State, within
+from quell.tasks.base import Array, Draws, State, within
 
 A = 1.01 * np.eye(3) + 0.01 * (np.eye(3, k=1) + np.eye(3, k=-1))
 B = np.eye(3)
@@ -35,10 +34,10 @@ class Lqr(ArrayTask):
     obs_size: ClassVar[int] = 3
     action_size: ClassVar[int] = 3
 
-    def draw(self, rng: np.random.Generator) -> tuple[Array, ...]:
+    def draw(self, rng: np.random.Generator) -> Draws:
         return rng.standard_normal(3), rng.standard_normal((self.horizon, 3))
 
-    def initial(self, xp: Any, draws: Sequence[Any]) -> tuple[dict[str, Any], Any]:
+    def initial(self, xp: Any, draws: Draws) -> tuple[dict[str, Any], Any]:
         start, noise = draws
         x = self.x0_std * start
         return {"x": x, "noise": self.noise * noise, "time": 0}, x

@@ -25,12 +25,11 @@ class ControlSuiteTask(MujocoTask):
     extra: ClassVar[str | None] = "dm"
     domain: ClassVar[str]
     """The suite's name of the model."""
-    goal: ClassVar[str]
-    """The suite's name of the task within its domain."""
 
     @property
     def original(self) -> str:
-        return f"dm_control:{self.domain}/{self.goal}"
+        """Our names are dm-domain-task."""
+        return f"dm_control:{self.domain}/{self.name.removeprefix(f'dm-{self.domain}-').replace('-', '_')}"
 
     def model(self) -> Any:
         from quell.tasks.mujoco import load_model

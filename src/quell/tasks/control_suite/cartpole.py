@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from quell.tasks.base import Array, State
+from quell.tasks.base import Draws, State
 from quell.tasks.control_suite.base import ControlSuiteTask, bell, dome
 
 
@@ -37,15 +36,14 @@ class Cartpole(ControlSuiteTask):
 @dataclass(frozen=True, kw_only=True)
 class CartpoleBalance(Cartpole):
     name: ClassVar[str] = "dm-cartpole-balance"
-    goal: ClassVar[str] = "balance"
     summary: ClassVar[str] = "keep a pole upright on a cart (Control Suite)"
     obs_size: ClassVar[int] = 5
 
-    def draw(self, model: Any, rng: np.random.Generator) -> tuple[Array, ...]:
+    def draw(self, model: Any, rng: np.random.Generator) -> Draws:
         cart, poles = rng.uniform(-0.1, 0.1, 1), rng.uniform(-0.034, 0.034, model.nv - 1)
         return cart, poles, rng.standard_normal(model.nv)
 
-    def initial(self, xp: Any, model: Any, draws: Sequence[Any]) -> tuple[Any, Any]:
+    def initial(self, xp: Any, model: Any, draws: Draws) -> tuple[Any, Any]:
         cart, poles, velocities = draws
         return xp.concatenate([cart, poles]), 0.01 * velocities
 
@@ -53,14 +51,13 @@ class CartpoleBalance(Cartpole):
 @dataclass(frozen=True, kw_only=True)
 class CartpoleSwingup(Cartpole):
     name: ClassVar[str] = "dm-cartpole-swingup"
-    goal: ClassVar[str] = "swingup"
     summary: ClassVar[str] = "swing a pole up on a cart and hold it (Control Suite)"
     obs_size: ClassVar[int] = 5
 
-    def draw(self, model: Any, rng: np.random.Generator) -> tuple[Array, ...]:
+    def draw(self, model: Any, rng: np.random.Generator) -> Draws:
         return rng.standard_normal(model.nq), rng.standard_normal(model.nv)
 
-    def initial(self, xp: Any, model: Any, draws: Sequence[Any]) -> tuple[Any, Any]:
+    def initial(self, xp: Any, model: Any, draws: Draws) -> tuple[Any, Any]:
         """The first pole hangs, to within std 0.01; those on top of it are straight to within 0.1."""
         positions, velocities = draws
         cart, hinge, others = 0.01 * positions[:1], np.pi + 0.01 * positions[1:2], 0.1 * positions[2:]
@@ -70,7 +67,6 @@ class CartpoleSwingup(Cartpole):
 @dataclass(frozen=True, kw_only=True)
 class CartpoleTwoPoles(CartpoleSwingup):
     name: ClassVar[str] = "dm-cartpole-two-poles"
-    goal: ClassVar[str] = "two_poles"
     summary: ClassVar[str] = "swing up two poles, one on top of the other (Control Suite)"
     obs_size: ClassVar[int] = 8
 

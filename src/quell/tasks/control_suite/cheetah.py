@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from quell.tasks.base import Array, State
+from quell.tasks.base import Draws, State
 from quell.tasks.control_suite.base import ControlSuiteTask, rise
 
 ROOT = 3  # joints that place the torso, without limits
@@ -21,16 +20,15 @@ class CheetahRun(ControlSuiteTask):
     obs_size: ClassVar[int] = 17
     action_size: ClassVar[int] = 6
     domain: ClassVar[str] = "cheetah"
-    goal: ClassVar[str] = "run"
     frame_skip: ClassVar[int] = 1
     in_sync: ClassVar[bool] = True
     settling_steps: ClassVar[int] = 200  # two seconds of passive falling
     fields: ClassVar[tuple[str, ...]] = ("qpos", "qvel", "sensordata")
 
-    def draw(self, model: Any, rng: np.random.Generator) -> tuple[Array, ...]:
+    def draw(self, model: Any, rng: np.random.Generator) -> Draws:
         return (rng.uniform(*model.jnt_range[ROOT:].T),)
 
-    def initial(self, xp: Any, model: Any, draws: Sequence[Any]) -> tuple[Any, Any]:
+    def initial(self, xp: Any, model: Any, draws: Draws) -> tuple[Any, Any]:
         """Any angles of the joints between their limits."""
         return xp.concatenate([model.qpos0[:ROOT], draws[0]]), xp.zeros(model.nv)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from quell.tasks.base import Array, State
+from quell.tasks.base import Draws, State
 from quell.tasks.control_suite.base import ControlSuiteTask, dome, rise
 
 TORSO, FOOT = 1, 5  # bodies
@@ -23,13 +22,13 @@ class DmHopper(ControlSuiteTask):
     in_sync: ClassVar[bool] = True
     fields: ClassVar[tuple[str, ...]] = ("qpos", "qvel", "sensordata", "xipos")
 
-    def draw(self, model: Any, rng: np.random.Generator) -> tuple[Array, ...]:
+    def draw(self, model: Any, rng: np.random.Generator) -> Draws:
         """Limited joints uniform in their range, the torso's angle uniform on the circle."""
         low, high = model.jnt_range[2:].T.copy()
         low[0], high[0] = -np.pi, np.pi
         return (rng.uniform(low, high),)
 
-    def initial(self, xp: Any, model: Any, draws: Sequence[Any]) -> tuple[Any, Any]:
+    def initial(self, xp: Any, model: Any, draws: Draws) -> tuple[Any, Any]:
         return xp.concatenate([model.qpos0[:2], draws[0]]), xp.zeros(model.nv)
 
     def observe(self, xp: Any, state: State) -> Any:
@@ -45,7 +44,6 @@ class DmHopper(ControlSuiteTask):
 @dataclass(frozen=True, kw_only=True)
 class HopperStand(DmHopper):
     name: ClassVar[str] = "dm-hopper-stand"
-    goal: ClassVar[str] = "stand"
     summary: ClassVar[str] = "planar one-legged hopper, get up and stand (Control Suite)"
 
     def reward(self, xp: Any, before: State, action: Any, after: State, ended: Any) -> Any:
@@ -56,7 +54,6 @@ class HopperStand(DmHopper):
 @dataclass(frozen=True, kw_only=True)
 class HopperHop(DmHopper):
     name: ClassVar[str] = "dm-hopper-hop"
-    goal: ClassVar[str] = "hop"
     summary: ClassVar[str] = "planar one-legged hopper, get up and hop at 2 m/s (Control Suite)"
 
     def reward(self, xp: Any, before: State, action: Any, after: State, ended: Any) -> Any:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from quell.tasks.base import Array, State
+from quell.tasks.base import Draws, State
 from quell.tasks.control_suite.base import ControlSuiteTask
 
 UPRIGHT_COSINE = float(np.cos(np.deg2rad(8)))
@@ -21,13 +20,12 @@ class PendulumSwingup(ControlSuiteTask):
     obs_size: ClassVar[int] = 3
     action_size: ClassVar[int] = 1
     domain: ClassVar[str] = "pendulum"
-    goal: ClassVar[str] = "swingup"
     frame_skip: ClassVar[int] = 1
 
-    def draw(self, model: Any, rng: np.random.Generator) -> tuple[Array, ...]:
+    def draw(self, model: Any, rng: np.random.Generator) -> Draws:
         return (rng.uniform(-np.pi, np.pi, 1),)
 
-    def initial(self, xp: Any, model: Any, draws: Sequence[Any]) -> tuple[Any, Any]:
+    def initial(self, xp: Any, model: Any, draws: Draws) -> tuple[Any, Any]:
         return draws[0], xp.zeros(1)
 
     def observe(self, xp: Any, state: State) -> Any:

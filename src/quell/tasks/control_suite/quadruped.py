@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from quell.tasks.base import Array, State
+from quell.tasks.base import Draws, State
 from quell.tasks.control_suite.base import ControlSuiteTask, rise
 
 OTHER_TASKS = {"wall_px", "wall_py", "wall_nx", "wall_ny", "ball", "target"}
@@ -46,10 +45,10 @@ class Quadruped(ControlSuiteTask):
         world[0].set("size", f"{self.floor_size} {self.floor_size} .5")
         ET.SubElement(sensors, "framezaxis", objtype="xbody", objname="torso")
 
-    def draw(self, model: Any, rng: np.random.Generator) -> tuple[Array, ...]:
+    def draw(self, model: Any, rng: np.random.Generator) -> Draws:
         return (rng.standard_normal(4),)
 
-    def initial(self, xp: Any, model: Any, draws: Sequence[Any]) -> tuple[Any, Any]:
+    def initial(self, xp: Any, model: Any, draws: Draws) -> tuple[Any, Any]:
         """Any orientation: a normal draw over its own length."""
         orientation = draws[-1] / xp.linalg.norm(draws[-1])
         return xp.concatenate([xp.zeros(3), orientation, model.qpos0[7:]]), xp.zeros(model.nv)
@@ -77,7 +76,6 @@ class Quadruped(ControlSuiteTask):
 @dataclass(frozen=True, kw_only=True)
 class QuadrupedWalk(Quadruped):
     name: ClassVar[str] = "dm-quadruped-walk"
-    goal: ClassVar[str] = "walk"
     summary: ClassVar[str] = "four-legged robot, walk at 0.5 m/s (Control Suite; the paper's AntWalk)"
     obs_size: ClassVar[int] = 78
     floor_size: ClassVar[int] = 10

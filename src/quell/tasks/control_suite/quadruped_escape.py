@@ -7,13 +7,12 @@ ten times as long as the physics, so the terrain is left to our own ray casting,
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from quell.tasks.base import Array, State, Terrain
+from quell.tasks.base import Array, Draws, State, Terrain
 from quell.tasks.control_suite.base import rise
 from quell.tasks.control_suite.heightfield import cast, roof_over
 from quell.tasks.control_suite.quadruped import Quadruped
@@ -34,7 +33,6 @@ REACH = 19.1  # metres; from here on tanh is 1 to the last bit, as it is for not
 @dataclass(frozen=True, kw_only=True)
 class QuadrupedEscape(Quadruped):
     name: ClassVar[str] = "dm-quadruped-escape"
-    goal: ClassVar[str] = "escape"
     summary: ClassVar[str] = (
         "four-legged robot, climb out of a bowl of random terrain (Control Suite; the paper's AntEscape)"
     )
@@ -53,11 +51,11 @@ class QuadrupedEscape(Quadruped):
         ET.SubElement(sensors, "framepos", from_torso)
         ET.SubElement(sensors, "framepos", {"objtype": "site", "objname": "workspace"})
 
-    def draw(self, model: Any, rng: np.random.Generator) -> tuple[Array, ...]:
+    def draw(self, model: Any, rng: np.random.Generator) -> Draws:
         """The terrain's bumps, then the orientation."""
         return rng.uniform(LOWEST_BUMP, 1, (BUMPS, BUMPS)), *super().draw(model, rng)
 
-    def terrain(self, draws: Sequence[Any]) -> Terrain:
+    def terrain(self, draws: Draws) -> Terrain:
         heights = bowl(draws[0]).astype(np.float32)
         return Terrain(heights, roof_over(heights))
 

@@ -46,8 +46,8 @@ class EnvPoolSimulator(ForeignSimulator):
     def __init__(self, task: EnvPoolTask) -> None:
         self._id = task.env_id
         self._kwargs = dict(task.kwargs)
-        observations, actions, limit = describe(task.env_id, **self._kwargs)
-        if limit is not None:
+        observations, actions, _ = describe(task.env_id, **self._kwargs)
+        if task.facts.time_limit is not None:
             self._kwargs["max_episode_steps"] = task.horizon
         super().__init__(task, observations, actions)
         self._pool: Any = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from quell.errors import UsageError
-from quell.tasks.base import Array, MujocoTask
+from quell.tasks.base import Draws, MujocoTask
 
 VERSIONS = ("v5", "v4")
 
@@ -51,14 +50,14 @@ class GymnasiumTask(MujocoTask):
     def original(self) -> str:
         return f"gymnasium:{self.family}-{self.version}"
 
-    def draw(self, model: Any, rng: np.random.Generator) -> tuple[Array, ...]:
+    def draw(self, model: Any, rng: np.random.Generator) -> Draws:
         noise = self.reset_noise
         positions = rng.uniform(-noise, noise, model.nq)
         if self.normal_velocities:
             return positions, noise * rng.standard_normal(model.nv)
         return positions, rng.uniform(-noise, noise, model.nv)
 
-    def initial(self, xp: Any, model: Any, draws: Sequence[Any]) -> tuple[Any, Any]:
+    def initial(self, xp: Any, model: Any, draws: Draws) -> tuple[Any, Any]:
         positions, velocities = draws
         return model.qpos0 + positions, velocities
 

@@ -11,14 +11,13 @@ player. A ball that is out, or that nobody has returned for 150 steps, is served
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from quell.tasks.arrays import ArrayTask
-from quell.tasks.base import Array, State, within
+from quell.tasks.base import Array, Draws, State, within
 from quell.tasks.roboschool.pong_physics import RANGE, SUBSTEPS, substep
 
 TIMEOUT = 150
@@ -36,10 +35,10 @@ class RoboschoolPong(ArrayTask):
     action_size: ClassVar[int] = 2
     action_limit: ClassVar[float] = 1.0
 
-    def draw(self, rng: np.random.Generator) -> tuple[Array, ...]:
+    def draw(self, rng: np.random.Generator) -> Draws:
         return (draw_serves(rng, self.horizon),)
 
-    def initial(self, xp: Any, draws: Sequence[Any]) -> tuple[dict[str, Any], Any]:
+    def initial(self, xp: Any, draws: Draws) -> tuple[dict[str, Any], Any]:
         (serves,) = draws
         return first_state(xp, serves), xp.zeros((len(serves), self.obs_size))
 
