@@ -22,7 +22,7 @@ import tyro
 from quell import tasks
 from quell.keys import Purpose, generator
 from quell.tasks import MujocoTask
-from quell.tasks.mujoco import idle_stages, without_clock
+from quell.tasks.mujoco import Member, idle_stages, without_clock
 
 
 @dataclass(frozen=True)
@@ -67,17 +67,15 @@ def main() -> None:
 
 def _microseconds(task: MujocoTask, model: mujoco.MjModel, actions: np.ndarray, end: np.ndarray) -> float:
     """Time per step, without resets; `end` receives the last position."""
-    data, rng, spent = mujoco.MjData(model), generator(0, Purpose.ENVIRONMENT), 0.0
+    member, rng, spent = Member(task, model, mujoco.MjData(model)), generator(0, Purpose.ENVIRONMENT), 0.0
     for episode in np.array_split(actions, max(1, len(actions) // 50)):
-        mujoco.mj_resetData(model, data)
-        task.reset(model, data, rng)
-        task.forward(model, data)
+        member.start(rng)
         started = time.process_time()
         for action in episode:
-            data.ctrl[:] = action
-            task.advance(model, data)
+            member.data.ctrl[:] = action
+            member.advance()
         spent += time.process_time() - started
-    end[:] = data.qpos
+    end[:] = member.data.qpos
     return 1e6 * spent / len(actions)
 
 

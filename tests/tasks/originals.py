@@ -14,27 +14,9 @@ import pytest
 from quell import tasks
 from quell.tasks import MujocoTask
 
-GYMNASIUM = {
-    "swimmer": "Swimmer",
-    "halfcheetah": "HalfCheetah",
-    "walker2d": "Walker2d",
-    "hopper": "Hopper",
-    "ant": "Ant",
-    "humanoid": "Humanoid",
-    "inverted-pendulum": "InvertedPendulum",
-    "inverted-double-pendulum": "InvertedDoublePendulum",
-}
-CONTROL_SUITE = {
-    "dm-cheetah-run": ("cheetah", "run"),
-    "dm-pendulum-swingup": ("pendulum", "swingup"),
-    "dm-cartpole-two-poles": ("cartpole", "two_poles"),
-    "dm-cartpole-swingup": ("cartpole", "swingup"),
-    "dm-cartpole-balance": ("cartpole", "balance"),
-    "dm-hopper-hop": ("hopper", "hop"),
-    "dm-hopper-stand": ("hopper", "stand"),
-    "dm-quadruped-walk": ("quadruped", "walk"),
-    "dm-quadruped-escape": ("quadruped", "escape"),
-}
+ORIGINALS = {name: tasks.get(name).original or "" for name in tasks.names()}
+GYMNASIUM = [name for name, original in ORIGINALS.items() if original.startswith("gymnasium:")]
+CONTROL_SUITE = [name for name, original in ORIGINALS.items() if original.startswith("dm_control:")]
 
 
 @dataclass(frozen=True)
@@ -53,9 +35,10 @@ class Case:
         return found
 
     def original(self) -> GymnasiumOriginal | ControlSuiteOriginal:
-        if self.version is not None:
-            return GymnasiumOriginal(f"{GYMNASIUM[self.name]}-{self.version}")
-        return ControlSuiteOriginal(*CONTROL_SUITE[self.name])
+        library, _, name = (self.task().original or "").partition(":")
+        if library == "gymnasium":
+            return GymnasiumOriginal(name)
+        return ControlSuiteOriginal(*name.split("/"))
 
 
 CASES = [Case(name, version) for name in GYMNASIUM for version in ("v5", "v4")]

@@ -6,9 +6,14 @@ cares to look, through contacts too; the tolerances leave room for another order
 
 from __future__ import annotations
 
+from typing import Any
+
+import mujoco
 import numpy as np
 import pytest
 from originals import CASES, CONTROL_SUITE, Case, ControlSuiteOriginal, every_case
+
+from quell.tasks.control_suite.quadruped_escape import RANGES
 
 STEPS = 250
 EPISODES = 2
@@ -56,8 +61,6 @@ def test_sizes_and_clock_match_the_original(case: Case) -> None:
 @pytest.mark.parametrize("case", [case for case in CASES if case.name in CONTROL_SUITE], ids=str)
 def test_rewards_match_where_random_play_never_goes(case: Case) -> None:
     """States scattered around the model's default pose, thrown far and fast, cover both ends of each reward."""
-    import mujoco
-
     task, original = case.task(), case.original()
     assert isinstance(original, ControlSuiteOriginal)
     simulator = task.simulator(1)
@@ -81,3 +84,28 @@ def test_rewards_match_where_random_play_never_goes(case: Case) -> None:
         rewards.append(expected)
     assert min(rewards) < 0.1
     assert max(rewards) > 0.9
+
+
+def test_escape_sees_what_the_original_sees() -> None:
+    """Range finders in any pose: high, low, partly sunk into a hill, far out, beyond the rim."""
+    case = Case("dm-quadruped-escape")
+    task, original = case.task(), case.original()
+    simulator: Any = task.simulator(1)
+    rng = np.random.default_rng(3)
+    simulator.reset([rng])
+    model, data = simulator.models[0], simulator.data[0]
+    original.model.hfield_data[:] = model.hfield_data
+    seen = []
+    for _ in range(150):
+        qpos = data.qpos.copy()
+        qpos[:3] = rng.uniform([-36, -36, 0.5], [36, 36, 5])
+        qpos[3:7] = rng.standard_normal(4) * [1, 0.3, 0.3, 1]
+        data.qpos[:] = original.data.qpos[:] = qpos
+        simulator.members[0].forward()
+        mujoco.mj_forward(original.model, original.data)
+        state = {field: getattr(data, field)[None] for field in task.fields}
+        ranges = original.data.sensordata[RANGES]
+        expected = np.where(ranges == -1, 1, np.tanh(ranges))
+        np.testing.assert_allclose(task.observe(np, state)[0, -20:], expected, rtol=0, atol=1e-8)
+        seen.append(expected)
+    assert np.mean(np.array(seen) < 0.99) > 0.2

@@ -1,7 +1,7 @@
 """The tasks quell knows, by name.
 
-A task is one small file in this package that ends in `TASKS = [...]`; files are found by looking, so adding one is
-all it takes.
+A task is one small file in this package or a folder of it that ends in `TASKS = [...]`; files are found by looking, so
+adding one is all it takes.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import Any
 
 from quell.errors import UsageError, did_you_mean
 from quell.tasks.base import MujocoTask, Simulator, Task
-from quell.tasks.gym_env import from_env, trusted
+from quell.tasks.foreign.gym import from_env, trusted
 
 __all__ = ["MujocoTask", "Simulator", "Task", "from_env", "get", "names", "trusted"]
 
-OTHERS = {"gym:": "gym_env", "envpool:": "envpool_env"}  # names that stand for somebody else's environments
+FOREIGN = {"gym:": "foreign.gym", "envpool:": "foreign.envpool"}  # names that stand for somebody else's environments
 
 
 @functools.cache
 def _registry() -> dict[str, type[Task]]:
     found: dict[str, type[Task]] = {}
-    for module in pkgutil.iter_modules(__path__):
-        if module.name not in {"base", "mujoco"}:
-            for task in getattr(importlib.import_module(f"{__name__}.{module.name}"), "TASKS", ()):
-                found[task.name] = task
+    for module in pkgutil.walk_packages(__path__, f"{__name__}."):
+        if module.name != f"{__name__}.mujoco":  # a list of names needs no physics
+            for task in getattr(importlib.import_module(module.name), "TASKS", ()):
+                found[task().name] = task
     return dict(sorted(found.items()))
 
 
@@ -43,7 +43,7 @@ def get(name: str, **settings: Any) -> Task:
     `gym:ID` and `envpool:ID` name any environment those libraries know; settings other than horizon go to it.
     """
     _check_horizon(settings)
-    for prefix, module in OTHERS.items():
+    for prefix, module in FOREIGN.items():
         if name.startswith(prefix):
             make = importlib.import_module(f"{__name__}.{module}").from_id
             return make(name.removeprefix(prefix), **settings)

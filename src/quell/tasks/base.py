@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +12,8 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 State = Mapping[str, Any]
 """Named physics arrays, each with the members on the leading axis: {"qpos": [m, nq], ...}."""
+Draws = tuple[Any, ...]
+"""Arrays of random numbers, all that an episode needs: taken from its generator once, at the start."""
 
 
 class Simulator(Protocol):
@@ -56,22 +57,52 @@ class PaysLater(Simulator, Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One task. Dataclass fields are its settings (`quell.task("lqr", noise=0.5)`), the rest its facts."""
+    """One task. Dataclass fields are its settings (`quell.task("lqr", noise=0.5)`), the rest its facts.
+
+    Most tasks state a fact in a class variable. Those declared as properties below may also depend on the settings, or
+    on an environment that somebody else made.
+    """
 
     horizon: int = 1000
 
-    name: ClassVar[str]
-    summary: ClassVar[str]
-    obs_size: ClassVar[int]
-    action_size: ClassVar[int]
-    """Numbers in an action; for a discrete task, the number of choices."""
-    discrete: ClassVar[bool] = False
-    can_terminate: ClassVar[bool] = False
     engine: ClassVar[str] = "arrays"
     extra: ClassVar[str | None] = None
     """The optional dependency group the task needs, as in `pip install 'quell[dm]'`."""
-    tuned: ClassVar[Mapping[str, Any]] = {}
-    """Settings that replace the paper's where those do poorly; dotted names as on the command line."""
+
+    @property
+    def name(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def summary(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def original(self) -> str | None:
+        """What the task reproduces, as library:name (gymnasium:Hopper-v5, dm_control:hopper/hop); None if nothing."""
+        return None
+
+    @property
+    def obs_size(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def action_size(self) -> int:
+        """Numbers in an action; for a discrete task, the number of choices."""
+        raise NotImplementedError
+
+    @property
+    def discrete(self) -> bool:
+        return False
+
+    @property
+    def can_terminate(self) -> bool:
+        return False
+
+    @property
+    def tuned(self) -> Mapping[str, Any]:
+        """Settings that replace the paper's where those do poorly; dotted names as on the command line."""
+        return {}
 
     def simulator(self, members: int) -> Simulator:
         raise NotImplementedError
@@ -83,39 +114,55 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class MujocoTask(Task):
-    """A task on MuJoCo: a model, a frame skip, and array functions of the physics state.
+    """A task on MuJoCo: a model, an initial state, array functions of the physics state, and facts about the stepping.
 
     `observe`, `reward` and `terminated` take an array namespace `xp` (numpy or jax.numpy) and states whose
     arrays carry the members on the leading axis, so that an accelerator engine can run them unchanged.
-    `reset` works on one MjData; everything random in it comes from the generator it is given.
+    A task never calls MuJoCo: what to call follows from the facts, and is the business of quell.tasks.mujoco.
     """
 
     engine: ClassVar[str] = "mujoco"
     frame_skip: ClassVar[int]
+    """Physics steps in an environment step."""
     fields: ClassVar[tuple[str, ...]] = ("qpos", "qvel")
     """Which MjData arrays the functions below read."""
+    in_sync: ClassVar[bool] = False
+    """Whether positions, velocities and sensors are those of the state after a step. A plain mj_step leaves what it
+    computed for the state before its last substep; only qpos and qvel are new."""
+    sensors_once: ClassVar[bool] = False
+    """Whether sensors are evaluated once in a step, not in every substep; only with `in_sync`, to the same result."""
+    settling_steps: ClassVar[int] = 0
+    """Physics steps without control between the initial state and the first observation; only with `in_sync`."""
+    raise_until_free: ClassVar[float] = 0.0
+    """Metres by which the initial state is raised from height 0, again and again, until nothing touches; 0: never."""
     own_model: ClassVar[bool] = False
     """True when an episode changes the model itself (terrain), so that members cannot share one."""
+    unseen_geom: ClassVar[int | None] = None
+    """The geom that MuJoCo's range finders look through, because `look` finds it faster."""
+
+    @property
+    def contact_forces(self) -> bool:
+        """Whether a step computes cfrc_ext, which MuJoCo leaves out unless asked."""
+        return False
 
     def model(self) -> Any:
         """The compiled mujoco.MjModel."""
         raise NotImplementedError
 
-    def reset(self, model: Any, data: Any, rng: np.random.Generator) -> None:
-        """Write an initial state into freshly reset `data`; `forward` follows."""
+    def draw(self, model: Any, rng: np.random.Generator) -> Draws:
+        """All that is random in one episode."""
         raise NotImplementedError
 
-    def forward(self, model: Any, data: Any) -> None:
-        """Everything that follows from a freshly set state."""
-        import mujoco
+    def initial(self, xp: Any, model: Any, draws: Draws) -> tuple[Any, Any]:
+        """(qpos [nq], qvel [nv]) at which the episode of these draws starts."""
+        raise NotImplementedError
 
-        mujoco.mj_forward(model, data)
+    def terrain(self, draws: Draws) -> Terrain | None:
+        """The ground on which the episode of these draws plays, where it has its own."""
+        return None
 
-    def advance(self, model: Any, data: Any) -> None:
-        """One environment step of physics."""
-        import mujoco
-
-        mujoco.mj_step(model, data, self.frame_skip)
+    def look(self, terrain: Terrain, site_xpos: Array, site_xmat: Array, sensordata: Array) -> None:
+        """Write into `sensordata` what the range finders see of `unseen_geom`."""
 
     def observe(self, xp: Any, state: State) -> Any:
         raise NotImplementedError
@@ -134,18 +181,13 @@ class MujocoTask(Task):
         return MujocoSimulator(self, members)
 
 
+class Terrain(NamedTuple):
+    """A height field: `heights` [n, n] in units of its size, and at every point a `roof` that nothing near is above."""
+
+    heights: Array
+    roof: Array
+
+
 def within(xp: Any, value: Any, low: Any, high: Any) -> Any:
     """`value`, cut at low and high; numpy's clip takes three times as long on the arrays of a few members."""
     return xp.minimum(xp.maximum(value, low), high)
-
-
-@functools.lru_cache(maxsize=8)
-def gymnasium_asset(filename: str) -> str:
-    """Path of an MJCF file that ships with Gymnasium."""
-    from importlib.util import find_spec
-    from pathlib import Path
-
-    spec = find_spec("gymnasium")
-    assert spec is not None  # a core dependency
-    assert spec.origin is not None
-    return str(Path(spec.origin).parent / "envs" / "mujoco" / "assets" / filename)

@@ -8,14 +8,13 @@ scores beat the optimum there and fit 302 steps, so both are tasks and every res
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from quell.tasks.base import Array, Task
+from quell.tasks.arrays import ArrayTask
+from quell.tasks.base import Array, Draws, State, within
 
 A = 1.01 * np.eye(3) + 0.01 * (np.eye(3, k=1) + np.eye(3, k=-1))
 B = np.eye(3)
@@ -25,7 +24,7 @@ LIMIT = 1e18  # states saturate here, so that a wild policy yields an awful but 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lqr(Task):
+class Lqr(ArrayTask):
     horizon: int = 2000
     noise: float = 1.0
     x0_std: float = 1.0
@@ -35,8 +34,20 @@ class Lqr(Task):
     obs_size: ClassVar[int] = 3
     action_size: ClassVar[int] = 3
 
-    def simulator(self, members: int) -> LqrSimulator:
-        return LqrSimulator(self)
+    def draw(self, rng: np.random.Generator) -> Draws:
+        return rng.standard_normal(3), rng.standard_normal((self.horizon, 3))
+
+    def initial(self, xp: Any, draws: Draws) -> tuple[dict[str, Any], Any]:
+        start, noise = draws
+        x = self.x0_std * start
+        return {"x": x, "noise": self.noise * noise, "time": 0}, x
+
+    def step(self, xp: Any, state: State, action: Any) -> tuple[dict[str, Any], Any, Any]:
+        x, noise, time = state["x"], state["noise"], state["time"]
+        control = within(xp, action, -LIMIT, LIMIT)
+        reward = -(xp.square(x).sum(axis=1) / 1000 + xp.square(control).sum(axis=1))  # Q = I/1000, R = I
+        following = within(xp, _rows_times(x, A) + control + noise[:, time], -LIMIT, LIMIT)  # B = I
+        return {"x": following, "noise": noise, "time": time + 1}, following, reward
 
     def notes(self) -> list[str]:
         optimum, noisy = optimal_return(self, 0.0), optimal_return(self, 1.0)
@@ -50,26 +61,6 @@ class Lqr302(Lqr):
     horizon: int = 302
     name: ClassVar[str] = "lqr-302"
     summary: ClassVar[str] = "unstable linear system, quadratic cost, 302 steps"
-
-
-class LqrSimulator:
-    def __init__(self, task: Lqr) -> None:
-        self.task = task
-
-    def reset(self, generators: Sequence[np.random.Generator]) -> Array:
-        task = self.task
-        self._state = np.stack([task.x0_std * rng.standard_normal(3) for rng in generators])
-        noise = np.stack([rng.standard_normal((task.horizon, 3)) for rng in generators], axis=1)
-        self._noise = iter(task.noise * noise)
-        self._never = np.zeros(len(generators), bool)
-        return self._state
-
-    def step(self, actions: Array, active: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
-        state, control = self._state, np.clip(actions.astype(np.float64), -LIMIT, LIMIT)
-        reward = -(np.square(state).sum(axis=1) / 1000 + np.square(control).sum(axis=1))  # Q = I/1000, R = I
-        following = _rows_times(state, A) + control + next(self._noise)  # B = I
-        self._state = np.clip(following, -LIMIT, LIMIT)
-        return self._state, reward, self._never
 
 
 def _rows_times(rows: Array, matrix: Array) -> Array:

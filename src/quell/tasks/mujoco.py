@@ -14,10 +14,119 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from quell.tasks.base import Array, MujocoTask
+from quell.tasks.base import Array, MujocoTask, Terrain
 
 HISTORY_STEPS = 64  # whose rewards are computed at once, unless
 HISTORY_BYTES = 256 << 10  # their states would crowd the physics out of the cache
+NO_SENSORS = int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
+
+
+class Member:
+    """One episode's model and data, with the calls of MuJoCo that the facts of its task ask for."""
+
+    def __init__(self, task: MujocoTask, model: Any, data: Any) -> None:
+        self.task, self.model, self.data = task, model, data
+        self.terrain: Terrain | None = None
+        self.show_unseen(False)
+        self._step = self._bind_step()
+        self.advance = self._step if task.unseen_geom is None else self._step_and_look
+        """One environment step of physics."""
+
+    def _bind_step(self) -> Callable[[], None]:
+        """The step without its look, bound once: a lookup per member and step would show in the speed."""
+        task = self.task
+        step: Callable[..., None] = mujoco.mj_step
+        if task.in_sync:
+            step = step_in_sync_sensing_once if task.sensors_once else step_in_sync
+        elif task.contact_forces:
+            step = step_with_contact_forces
+        return partial(step, self.model, self.data, task.frame_skip)
+
+    def _step_and_look(self) -> None:
+        self._step()
+        self._look()
+
+    def start(self, rng: np.random.Generator) -> None:
+        """Begin a new episode."""
+        task, model, data = self.task, self.model, self.data
+        mujoco.mj_resetData(model, data)
+        draws = task.draw(model, rng)
+        self.terrain = task.terrain(draws)
+        if self.terrain is not None:
+            model.hfield_data[:] = self.terrain.heights.ravel()
+        if task.settling_steps:
+            mujoco.mj_forward(model, data)  # dm_control's first step still uses what follows from the default pose
+        data.qpos[:], data.qvel[:] = task.initial(np, model, draws)
+        if task.settling_steps:
+            step_in_sync(model, data, task.settling_steps)
+            data.time = 0
+        if task.raise_until_free:
+            raise_until_free(model, data, task.raise_until_free)
+        self.forward()
+
+    def forward(self) -> None:
+        """Everything that follows from a freshly set state."""
+        mujoco.mj_forward(self.model, self.data)
+        self._look()
+
+    def _look(self) -> None:
+        if self.terrain is not None:
+            self.task.look(self.terrain, self.data.site_xpos, self.data.site_xmat, self.data.sensordata)
+
+    def show_unseen(self, shown: bool) -> None:
+        """Range finders look through what is transparent; a picture must not."""
+        if self.task.unseen_geom is not None:
+            self.model.geom_rgba[self.task.unseen_geom, 3] = float(shown)
+
+
+def start(task: MujocoTask, model: Any, data: Any, rng: np.random.Generator) -> None:
+    """Bring `data` to the start of a new episode."""
+    Member(task, model, data).start(rng)
+
+
+def step_with_contact_forces(model: Any, data: Any, count: int) -> None:
+    """`count` steps, then cfrc_ext of the last one."""
+    mujoco.mj_step(model, data, count)
+    mujoco.mj_rnePostConstraint(model, data)
+
+
+def step_in_sync(model: Any, data: Any, count: int) -> None:
+    """`count` Euler steps that leave the bodies' positions, velocities and sensors at the *final* state.
+
+    A plain mj_step leaves them one step behind qpos. Finishing the step begun earlier and then beginning the
+    next costs nothing extra. What needs an acceleration (forces, touch) still belongs to the last full step.
+    """
+    mujoco.mj_step2(model, data)
+    if count > 1:
+        mujoco.mj_step(model, data, count - 1)
+    mujoco.mj_step1(model, data)
+
+
+def step_in_sync_sensing_once(model: Any, data: Any, count: int) -> None:
+    """`step_in_sync` of two steps or more, to the same result, for sensors that outweigh the physics.
+
+    Forces belong to the last substep, positions and velocities to the state after it.
+    """
+    flags = model.opt.disableflags
+    model.opt.disableflags = flags | NO_SENSORS
+    mujoco.mj_step2(model, data)
+    mujoco.mj_step(model, data, count - 2)
+    mujoco.mj_step1(model, data)
+    model.opt.disableflags = flags
+    mujoco.mj_step2(model, data)
+    mujoco.mj_step1(model, data)
+
+
+def raise_until_free(model: Any, data: Any, climb: float) -> None:
+    """Lift a free body from height 0, `climb` metres at a time, until nothing touches."""
+    height = 0.0
+    while True:
+        data.qpos[2] = height
+        mujoco.mj_kinematics(model, data)
+        mujoco.mj_collision(model, data)
+        if data.ncon == 0:
+            return
+        height += climb
 
 
 class MujocoSimulator:
@@ -31,26 +140,19 @@ class MujocoSimulator:
         self.task = task
         first = task.model()
         self.models = [first] + [copy.copy(first) if task.own_model else first for _ in range(members - 1)]
-        self.data = [mujoco.MjData(model) for model in self.models]
+        self.members = [Member(task, model, mujoco.MjData(model)) for model in self.models]
+        self.data = [member.data for member in self.members]
         self._controls = [data.ctrl for data in self.data]
-        self._advances = [self._advance(model, data) for model, data in zip(self.models, self.data, strict=True)]
+        self._advances = [member.advance for member in self.members]
         self._views = {field: [getattr(data, field).reshape(-1) for data in self.data] for field in task.fields}
         self._count = 0
         self._renderer: Any = None
 
-    def _advance(self, model: Any, data: Any) -> Callable[[], None]:
-        """One member's environment step, bound once: a lookup per member and step would show in the speed."""
-        if type(self.task).advance is MujocoTask.advance:
-            return partial(mujoco.mj_step, model, data, self.task.frame_skip)
-        return partial(self.task.advance, model, data)
-
     def reset(self, generators: Sequence[np.random.Generator]) -> Array:
         if len(generators) != self._count:
             self._make_history(len(generators))
-        for model, data, rng in zip(self.models, self.data, generators, strict=False):
-            mujoco.mj_resetData(model, data)
-            self.task.reset(model, data, rng)
-            self.task.forward(model, data)
+        for member, rng in zip(self.members, generators, strict=False):
+            member.start(rng)
         self._steps = 0
         self._actions: list[Array] = []
         self._computed: list[Array] = []
@@ -133,7 +235,9 @@ class MujocoSimulator:
             mujoco.mjv_defaultFreeCamera(self.models[0], self._camera)
             if self.models[0].nbody > 1:
                 self._camera.type, self._camera.trackbodyid = mujoco.mjtCamera.mjCAMERA_TRACKING, 1
+        self.members[0].show_unseen(True)
         self._renderer.update_scene(self.data[0], self._camera)
+        self.members[0].show_unseen(False)
         return self._renderer.render()
 
 
@@ -158,6 +262,8 @@ def load_model(source: str, *, assets: dict[str, bytes] | None = None) -> Any:
     finally:
         mujoco.set_mju_user_warning(previous)
     model.opt.disableflags |= idle_stages(model)
+    # Some models ask for the energy at every step; nothing reads it, and it does not touch the dynamics.
+    model.opt.enableflags &= ~int(mujoco.mjtEnableBit.mjENBL_ENERGY)
     return model
 
 

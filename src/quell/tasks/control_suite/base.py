@@ -1,0 +1,80 @@
+"""What the DeepMind Control Suite's tasks share: its model files, how it steps, and its reward shapes.
+
+Only the suite's model files are used, straight from the installed package's folder: importing its Python
+would take seconds and, for terrain, an OpenGL context.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from quell.errors import MissingExtra
+from quell.tasks.base import MujocoTask, within
+
+SKY = "./common/skybox.xml"
+SHARED_FILES = ("./common/materials.xml", SKY, "./common/visual.xml")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlSuiteTask(MujocoTask):
+    """A task of the Control Suite: 1000 steps, no termination, rewards in [0, 1]."""
+
+    extra: ClassVar[str | None] = "dm"
+    domain: ClassVar[str]
+    """The suite's name of the model."""
+
+    @property
+    def original(self) -> str:
+        """Our names are dm-domain-task."""
+        return f"dm_control:{self.domain}/{self.name.removeprefix(f'dm-{self.domain}-').replace('-', '_')}"
+
+    def model(self) -> Any:
+        from quell.tasks.mujoco import load_model
+
+        folder = self._folder()
+        mjcf = ET.parse(folder / f"{self.domain}.xml").getroot()
+        self.adapt(mjcf)
+        assets = {name: (folder / name).read_bytes() for name in SHARED_FILES}
+        assets[SKY] = small_sky(assets[SKY])
+        return load_model(ET.tostring(mjcf, encoding="unicode"), assets=assets)
+
+    def adapt(self, mjcf: ET.Element) -> None:
+        """Edit the domain's model for this task, in place."""
+
+    def _folder(self) -> Path:
+        from importlib.util import find_spec
+
+        spec = find_spec("dm_control")
+        if spec is None or not spec.submodule_search_locations:
+            raise MissingExtra("dm", f"task {self.name!r}")
+        return Path(spec.submodule_search_locations[0]) / "suite"
+
+
+def small_sky(mjcf: bytes) -> bytes:
+    """A gradient needs few pixels; as shipped, the sky is 12 MiB of every model and most of its loading time."""
+    root = ET.fromstring(mjcf)
+    for texture in root.iter("texture"):
+        texture.set("width", "64")
+        texture.set("height", "64")
+    return ET.tostring(root)
+
+
+def rise(xp: Any, x: Any, target: float, margin: float, at_margin: float = 0.0) -> Any:
+    """1 from `target` upwards; below, a straight line through `at_margin` at `target - margin` down to 0."""
+    return within(xp, 1 - (1 - at_margin) * (target - x) / margin, 0, 1)
+
+
+def bell(xp: Any, x: Any, margin: float) -> Any:
+    """A Gaussian bump: 1 at zero, 0.1 at +-margin."""
+    return xp.exp(NATURAL_LOG_OF_TENTH * xp.square(x / margin))
+
+
+def dome(xp: Any, x: Any) -> Any:
+    """1 - x^2 inside [-1, 1], 0 outside."""
+    return xp.maximum(1 - xp.square(x), 0)
+
+
+NATURAL_LOG_OF_TENTH = -2.302585092994046

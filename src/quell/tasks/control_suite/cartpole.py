@@ -1,0 +1,93 @@
+"""dm-cartpole-*: balance or swing up poles on a cart; the Control Suite's cartpole with its smooth reward."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from quell.tasks.base import Draws, State
+from quell.tasks.control_suite.base import ControlSuiteTask, bell, dome
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cartpole(ControlSuiteTask):
+    """The poles form a chain of hinges about one axis: a pole's angle is the sum of the hinges up to it."""
+
+    action_size: ClassVar[int] = 1
+    domain: ClassVar[str] = "cartpole"
+    frame_skip: ClassVar[int] = 1
+
+    def observe(self, xp: Any, state: State) -> Any:
+        angles = _pole_angles(xp, state)
+        directions = xp.stack([xp.cos(angles), xp.sin(angles)], axis=2).reshape(angles.shape[0], -1)
+        return xp.concatenate([state["qpos"][:, :1], directions, state["qvel"]], axis=1)
+
+    def reward(self, xp: Any, before: State, action: Any, after: State, ended: Any) -> Any:
+        upright = (xp.cos(_pole_angles(xp, after)).mean(axis=1) + 1) / 2
+        centred = (1 + bell(xp, after["qpos"][:, 0], margin=2)) / 2
+        small_control = (4 + dome(xp, action[:, 0])) / 5
+        small_velocity = (1 + bell(xp, after["qvel"][:, 1:], margin=5).min(axis=1)) / 2
+        return upright * small_control * small_velocity * centred
+
+
+@dataclass(frozen=True, kw_only=True)
+class CartpoleBalance(Cartpole):
+    name: ClassVar[str] = "dm-cartpole-balance"
+    summary: ClassVar[str] = "keep a pole upright on a cart (Control Suite)"
+    obs_size: ClassVar[int] = 5
+
+    def draw(self, model: Any, rng: np.random.Generator) -> Draws:
+        cart, poles = rng.uniform(-0.1, 0.1, 1), rng.uniform(-0.034, 0.034, model.nv - 1)
+        return cart, poles, rng.standard_normal(model.nv)
+
+    def initial(self, xp: Any, model: Any, draws: Draws) -> tuple[Any, Any]:
+        cart, poles, velocities = draws
+        return xp.concatenate([cart, poles]), 0.01 * velocities
+
+
+@dataclass(frozen=True, kw_only=True)
+class CartpoleSwingup(Cartpole):
+    name: ClassVar[str] = "dm-cartpole-swingup"
+    summary: ClassVar[str] = "swing a pole up on a cart and hold it (Control Suite)"
+    obs_size: ClassVar[int] = 5
+
+    def draw(self, model: Any, rng: np.random.Generator) -> Draws:
+        return rng.standard_normal(model.nq), rng.standard_normal(model.nv)
+
+    def initial(self, xp: Any, model: Any, draws: Draws) -> tuple[Any, Any]:
+        """The first pole hangs, to within std 0.01; those on top of it are straight to within 0.1."""
+        positions, velocities = draws
+        cart, hinge, others = 0.01 * positions[:1], np.pi + 0.01 * positions[1:2], 0.1 * positions[2:]
+        return xp.concatenate([cart, hinge, others]), 0.01 * velocities
+
+
+@dataclass(frozen=True, kw_only=True)
+class CartpoleTwoPoles(CartpoleSwingup):
+    name: ClassVar[str] = "dm-cartpole-two-poles"
+    summary: ClassVar[str] = "swing up two poles, one on top of the other (Control Suite)"
+    obs_size: ClassVar[int] = 8
+
+    def adapt(self, mjcf: ET.Element) -> None:
+        world = _find(mjcf, "worldbody")
+        second = ET.SubElement(_find(world, "body/body"), "body", name="pole_2", pos="0 0 1", childclass="pole")
+        ET.SubElement(second, "joint", name="hinge_2")
+        ET.SubElement(second, "geom", name="pole_2")
+        _find(world, "geom").set("pos", "0 0 -1.05")  # the floor stays below the lower pole's reach
+        for camera, position in zip(world.iter("camera"), ("0 -5 1", "0 -4 2"), strict=True):
+            camera.set("pos", position)
+
+
+def _pole_angles(xp: Any, state: State) -> Any:
+    return xp.cumsum(state["qpos"][:, 1:], axis=1)
+
+
+def _find(element: ET.Element, path: str) -> ET.Element:
+    found = element.find(path)
+    assert found is not None
+    return found
+
+
+TASKS = [CartpoleBalance, CartpoleSwingup, CartpoleTwoPoles]

@@ -1,0 +1,43 @@
+"""dm-cheetah-run: a planar cheetah rewarded for its forward speed up to 10 m/s; the Control Suite's task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from quell.tasks.base import Draws, State
+from quell.tasks.control_suite.base import ControlSuiteTask, rise
+
+ROOT = 3  # joints that place the torso, without limits
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheetahRun(ControlSuiteTask):
+    name: ClassVar[str] = "dm-cheetah-run"
+    summary: ClassVar[str] = "planar cheetah, run at 10 m/s (Control Suite)"
+    obs_size: ClassVar[int] = 17
+    action_size: ClassVar[int] = 6
+    domain: ClassVar[str] = "cheetah"
+    frame_skip: ClassVar[int] = 1
+    in_sync: ClassVar[bool] = True
+    settling_steps: ClassVar[int] = 200  # two seconds of passive falling
+    fields: ClassVar[tuple[str, ...]] = ("qpos", "qvel", "sensordata")
+
+    def draw(self, model: Any, rng: np.random.Generator) -> Draws:
+        return (rng.uniform(*model.jnt_range[ROOT:].T),)
+
+    def initial(self, xp: Any, model: Any, draws: Draws) -> tuple[Any, Any]:
+        """Any angles of the joints between their limits."""
+        return xp.concatenate([model.qpos0[:ROOT], draws[0]]), xp.zeros(model.nv)
+
+    def observe(self, xp: Any, state: State) -> Any:
+        return xp.concatenate([state["qpos"][:, 1:], state["qvel"]], axis=1)
+
+    def reward(self, xp: Any, before: State, action: Any, after: State, ended: Any) -> Any:
+        forward_speed = after["sensordata"][:, 0]  # of the whole body's centre of mass
+        return rise(xp, forward_speed, target=10, margin=10)
+
+
+TASKS = [CheetahRun]

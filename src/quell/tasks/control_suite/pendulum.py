@@ -1,0 +1,39 @@
+"""dm-pendulum-swingup: swing a pendulum up with too little torque and hold it; the Control Suite's task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from quell.tasks.base import Draws, State
+from quell.tasks.control_suite.base import ControlSuiteTask
+
+UPRIGHT_COSINE = float(np.cos(np.deg2rad(8)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PendulumSwingup(ControlSuiteTask):
+    name: ClassVar[str] = "dm-pendulum-swingup"
+    summary: ClassVar[str] = "swing a pendulum up and hold it, sparse reward (Control Suite)"
+    obs_size: ClassVar[int] = 3
+    action_size: ClassVar[int] = 1
+    domain: ClassVar[str] = "pendulum"
+    frame_skip: ClassVar[int] = 1
+
+    def draw(self, model: Any, rng: np.random.Generator) -> Draws:
+        return (rng.uniform(-np.pi, np.pi, 1),)
+
+    def initial(self, xp: Any, model: Any, draws: Draws) -> tuple[Any, Any]:
+        return draws[0], xp.zeros(1)
+
+    def observe(self, xp: Any, state: State) -> Any:
+        angle = state["qpos"]
+        return xp.concatenate([xp.cos(angle), xp.sin(angle), state["qvel"]], axis=1)
+
+    def reward(self, xp: Any, before: State, action: Any, after: State, ended: Any) -> Any:
+        return xp.where(xp.cos(after["qpos"][:, 0]) >= UPRIGHT_COSINE, 1.0, 0.0)
+
+
+TASKS = [PendulumSwingup]

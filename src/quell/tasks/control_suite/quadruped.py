@@ -1,0 +1,91 @@
+"""dm-quadruped-walk: the Control Suite's four-legged robot, walking on a plane; the paper's AntWalk."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from quell.tasks.base import Draws, State
+from quell.tasks.control_suite.base import ControlSuiteTask, rise
+
+OTHER_TASKS = {"wall_px", "wall_py", "wall_nx", "wall_ny", "ball", "target"}
+INERTIAL, VELOCITY, FORCES = slice(0, 6), slice(6, 9), slice(9, 33)  # of sensordata
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quadruped(ControlSuiteTask):
+    """The robot, what it feels of itself, and a start in any orientation just above the ground.
+
+    Directions and positions that the functions need are sensors, added behind the `sensors` readings that the
+    model has already.
+    """
+
+    action_size: ClassVar[int] = 12
+    domain: ClassVar[str] = "quadruped"
+    frame_skip: ClassVar[int] = 4
+    in_sync: ClassVar[bool] = True
+    sensors_once: ClassVar[bool] = True
+    raise_until_free: ClassVar[float] = 0.01
+    fields: ClassVar[tuple[str, ...]] = ("qpos", "qvel", "act", "sensordata")
+    floor_size: ClassVar[int]
+    left_out: ClassVar[set[str]] = OTHER_TASKS
+    sensors: ClassVar[int]
+
+    def adapt(self, mjcf: ET.Element) -> None:
+        world, sensors = mjcf.find("worldbody"), mjcf.find("sensor")
+        assert world is not None
+        assert sensors is not None
+        for section in (world, sensors):
+            for child in list(section):
+                if child.get("name") in self.left_out or child.tag in self.left_out:
+                    section.remove(child)
+        world[0].set("size", f"{self.floor_size} {self.floor_size} .5")
+        ET.SubElement(sensors, "framezaxis", objtype="xbody", objname="torso")
+
+    def draw(self, model: Any, rng: np.random.Generator) -> Draws:
+        return (rng.standard_normal(4),)
+
+    def initial(self, xp: Any, model: Any, draws: Draws) -> tuple[Any, Any]:
+        """Any orientation: a normal draw over its own length."""
+        orientation = draws[-1] / xp.linalg.norm(draws[-1])
+        return xp.concatenate([xp.zeros(3), orientation, model.qpos0[7:]]), xp.zeros(model.nv)
+
+    def observe(self, xp: Any, state: State) -> Any:
+        sensed = state["sensordata"]
+        return xp.concatenate(
+            [
+                state["qpos"][:, 7:],
+                state["qvel"][:, 6:],
+                state["act"],
+                sensed[:, VELOCITY],
+                self.upright(state)[:, None],
+                sensed[:, INERTIAL],
+                xp.arcsinh(sensed[:, FORCES]),
+            ],
+            axis=1,
+        )
+
+    def upright(self, state: State) -> Any:
+        """Cosine of the torso's tilt."""
+        return state["sensordata"][:, self.sensors + 2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuadrupedWalk(Quadruped):
+    name: ClassVar[str] = "dm-quadruped-walk"
+    summary: ClassVar[str] = "four-legged robot, walk at 0.5 m/s (Control Suite; the paper's AntWalk)"
+    obs_size: ClassVar[int] = 78
+    floor_size: ClassVar[int] = 10
+    left_out: ClassVar[set[str]] = OTHER_TASKS | {"terrain", "rangefinder"}
+    sensors: ClassVar[int] = 36
+
+    def reward(self, xp: Any, before: State, action: Any, after: State, ended: Any) -> Any:
+        speed = after["sensordata"][:, VELOCITY][:, 0]
+        upright = rise(xp, self.upright(after), target=1, margin=2)
+        return upright * rise(xp, speed, target=0.5, margin=0.5, at_margin=0.5)
+
+
+TASKS = [QuadrupedWalk]

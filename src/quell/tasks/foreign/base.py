@@ -1,0 +1,165 @@
+"""What environments that are not ours have in common: facts known only once they are made, and ways to fail."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quell.errors import EnvironmentFailure, UsageError
+from quell.tasks.base import Array, Task
+from quell.tasks.foreign.spaces import ActionReader, observation_filler
+
+UNKNOWN_SCALES: dict[str, Any] = {"policy.activation": "tanh", "normalise_obs": True}
+"""Tuned settings of all: nobody knows how large these observations are."""
+LARGE_STEPS: dict[str, Any] = {"sigma": 0.1, "lr": 0.02}
+"""And of those with discrete actions: which one is taken changes only under large steps."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a made environment says about itself."""
+
+    obs_size: int
+    action_size: int
+    discrete: bool
+    time_limit: int | None
+
+    @classmethod
+    def of_spaces(cls, observations: Any, actions: Any, time_limit: int | None) -> Facts:
+        reader = ActionReader(actions)
+        return cls(observation_filler(observations)[0], reader.size, reader.discrete, time_limit)
+
+    def horizon(self, asked: int, name: str) -> int:
+        """Steps of an episode: those asked for or, if that is 0, the environment's own time limit."""
+        if not asked and not self.time_limit:
+            raise UsageError(f"{name} has no time limit of its own: say how long an episode is, e.g. horizon=1000")
+        return asked or self.time_limit or 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForeignTask(Task):
+    """A task whose sizes are those of somebody else's environment.
+
+    `facts` travel with the task, so that worker processes need not make an environment to find out.
+    """
+
+    label: str
+    """The task's name."""
+    facts: Facts = field(compare=False, repr=False)
+
+    can_terminate: ClassVar[bool] = True
+
+    @property
+    def name(self) -> str:
+        return self.label
+
+    @property
+    def summary(self) -> str:
+        return f"{self.label}, as the environment's authors made it"
+
+    @property
+    def obs_size(self) -> int:
+        return self.facts.obs_size
+
+    @property
+    def action_size(self) -> int:
+        return self.facts.action_size
+
+    @property
+    def discrete(self) -> bool:
+        return self.facts.discrete
+
+    @property
+    def tuned(self) -> Mapping[str, Any]:
+        return UNKNOWN_SCALES | (LARGE_STEPS if self.discrete else {})
+
+    def replay(self, seed: int) -> str:
+        """How to start the episode with this seed again, as code."""
+        raise NotImplementedError
+
+
+def as_pairs(kwargs: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """Keywords for the environment as a task holds them."""
+    if "max_episode_steps" in kwargs:
+        raise UsageError("the length of an episode is the setting `horizon`, not max_episode_steps")
+    return tuple(sorted(kwargs.items()))
+
+
+def episode_seed(rng: np.random.Generator) -> int:
+    """The seed an environment is reset with: the first number a member's generator gives."""
+    return int(rng.integers(2**31 - 1))
+
+
+def describe(error: Exception) -> str:
+    """What an environment raised, and where: the traceback itself does not leave a worker process."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({place.filename}:{place.lineno} in {place.name})"
+
+
+class ForeignSimulator:
+    """Book-keeping of members whose environments can end, or break, on their own.
+
+    After a step, `truncated` [k] marks members whose environment ended the episode without reaching a terminal
+    state (a time limit of its own, usually). An engine ends such an episode without calling it terminated.
+    A member whose action is not finite is not stepped: it earns a NaN reward and is truncated.
+    """
+
+    def __init__(self, task: ForeignTask, observations: Any, actions: Any) -> None:
+        self.task = task
+        self._fill = observation_filler(observations)[1]
+        self._read = ActionReader(actions)
+        self.bounds = self._read.bounds
+        self.truncated: NDArray[np.bool_] = np.zeros(0, bool)
+
+    def _begin(self, generators: Sequence[np.random.Generator]) -> list[int]:
+        """Clear the books; returns one seed per episode."""
+        count = len(generators)
+        self._observations = np.zeros((count, self.task.obs_size))
+        self._rewards = np.zeros(count)
+        self._terminated = np.zeros(count, bool)
+        self.truncated = np.zeros(count, bool)
+        self._time = 0
+        self._seeds = [episode_seed(rng) for rng in generators]
+        return self._seeds
+
+    def _running(self, actions: Array, active: NDArray[np.bool_]) -> tuple[list[int], Array]:
+        """Members to step now, and their actions as the environment wants them."""
+        self._time += 1
+        running = active & ~(self._terminated | self.truncated)
+        self._rewards[:] = 0.0
+        if np.isnan(actions).any():
+            unsound = running & np.isnan(actions).any(axis=1)
+            self._rewards[unsound] = np.nan
+            self.truncated |= unsound
+            running &= ~unsound
+        return np.flatnonzero(running).tolist(), self._read(actions[running])
+
+    def _record(self, member: int, observation: Any, reward: Any, terminated: Any, truncated: Any) -> None:
+        self._fill(self._observations[member], observation)
+        self._rewards[member] = float(reward)
+        self._terminated[member] = bool(terminated)
+        self.truncated[member] = bool(truncated) and not terminated
+
+    def _checked(self) -> Array:
+        """The observations, once they are known to be numbers."""
+        if not np.isfinite(self._observations).all():
+            member = int(np.flatnonzero(~np.isfinite(self._observations).all(axis=1))[0])
+            values = np.flatnonzero(~np.isfinite(self._observations[member])).tolist()
+            raise self._failure(member, f"observation is NaN or infinite at flat positions {values[:8]}")
+        return self._observations
+
+    def _blame(self, member: int, error: Exception) -> EnvironmentFailure:
+        return self._failure(member, describe(error))
+
+    def _failure(self, member: int, what: str) -> EnvironmentFailure:
+        seed = self._seeds[member]
+        when = f"at step {self._time}" if self._time else "at reset"
+        again = self.task.replay(seed)
+        if self._time:
+            again += f", then the episode's first {self._time} actions"
+        return EnvironmentFailure(f"{self.task.name}, episode seed {seed}, {when}: {what}. To replay it: {again}")

@@ -1,0 +1,37 @@
+"""BipedalWalker: walk over gently rough ground; BipedalWalker-v3 (Box2D) as EnvPool runs it.
+
+Gymnasium's own runs the same model at three quarters of the speed or less (`gym:BipedalWalker-v3`); from a matched
+start the two agree to 1e-3 in the observation over 50 steps. Terrain and the first push come from the episode's
+seed, which is drawn from the member's generator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from quell.errors import require
+from quell.tasks.base import Simulator, Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class BipedalWalker(Task):
+    horizon: int = 1600
+
+    name: ClassVar[str] = "bipedalwalker"
+    original: ClassVar[str] = "envpool:BipedalWalker-v3"
+    summary: ClassVar[str] = "two legs over rough ground (BipedalWalker-v3)"
+    obs_size: ClassVar[int] = 24
+    action_size: ClassVar[int] = 4
+    can_terminate: ClassVar[bool] = True
+    engine: ClassVar[str] = "envpool"
+    extra: ClassVar[str | None] = "envpool"
+
+    def simulator(self, members: int) -> Simulator:
+        require("envpool", f"task {self.name!r}")
+        from quell.tasks.foreign.envpool import from_id
+
+        return from_id("BipedalWalker-v3", self.horizon).simulator(members)
+
+
+TASKS = [BipedalWalker]

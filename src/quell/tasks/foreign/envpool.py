@@ -1,0 +1,123 @@
+"""Any EnvPool environment as a task: `envpool:ID`.
+
+EnvPool takes seeds only when a pool is made, so each reset makes a new pool, with one seed per episode drawn from
+its member's generator. The pool works in asynchronous mode with batches of one: only members whose episode is
+still going are stepped, where the lockstep mode would run finished ones on into new episodes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quell.errors import UsageError, did_you_mean, require
+from quell.tasks.base import Array
+from quell.tasks.foreign.base import Facts, ForeignSimulator, ForeignTask, as_pairs
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvPoolTask(ForeignTask):
+    env_id: str
+    kwargs: tuple[tuple[str, Any], ...] = ()
+    """Arguments for making the environment, as (name, value) pairs."""
+
+    engine: ClassVar[str] = "envpool"
+    extra: ClassVar[str | None] = "envpool"
+
+    @property
+    def original(self) -> str:
+        return f"envpool:{self.env_id}"
+
+    def simulator(self, members: int) -> EnvPoolSimulator:
+        return EnvPoolSimulator(self)
+
+    def replay(self, seed: int) -> str:
+        given = "".join(f", {key}={value!r}" for key, value in self.kwargs)
+        return f"env = envpool.make_gymnasium({self.env_id!r}, seed=[{seed}], num_envs=1{given}); env.reset()"
+
+
+class EnvPoolSimulator(ForeignSimulator):
+    def __init__(self, task: EnvPoolTask) -> None:
+        self._id = task.env_id
+        self._kwargs = dict(task.kwargs)
+        observations, actions, _ = describe(task.env_id, **self._kwargs)
+        if task.facts.time_limit is not None:
+            self._kwargs["max_episode_steps"] = task.horizon
+        super().__init__(task, observations, actions)
+        self._pool: Any = None
+
+    def reset(self, generators: Sequence[np.random.Generator]) -> Array:
+        seeds = self._begin(generators)
+        if self._pool is not None:
+            self._pool.close()
+        with _quiet():
+            self._pool = _envpool().make_gymnasium(
+                self._id, num_envs=len(seeds), batch_size=1, num_threads=1, seed=seeds, **self._kwargs
+            )
+            self._pool.async_reset()
+            self._receive(len(seeds))
+        self._rewards[:] = 0
+        return self._checked()
+
+    def step(self, actions: Array, active: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+        running, given = self._running(actions, active)
+        if running:
+            self._pool.send(given, np.array(running, np.int32))
+            self._receive(len(running))
+        return self._checked(), self._rewards, self._terminated
+
+    def _receive(self, count: int) -> None:
+        for _ in range(count):
+            observation, reward, terminated, truncated, info = self._pool.recv()
+            member = int(info["env_id"][0])
+            try:
+                self._record(member, _first(observation), reward[0], terminated[0], truncated[0])
+            except Exception as error:
+                raise self._blame(member, error) from error
+
+
+def from_id(env_id: str, horizon: int = 0, **kwargs: Any) -> EnvPoolTask:
+    """The task `envpool:ID`; other keywords go to EnvPool."""
+    name, given, facts = f"envpool:{env_id}", as_pairs(kwargs), Facts.of_spaces(*describe(env_id, **kwargs))
+    return EnvPoolTask(label=name, env_id=env_id, horizon=facts.horizon(horizon, name), kwargs=given, facts=facts)
+
+
+def describe(env_id: str, **kwargs: Any) -> tuple[Any, Any, int | None]:
+    """Observation space, action space and time limit of an EnvPool environment."""
+    pool = _envpool()
+    with _quiet():
+        known = pool.list_all_envs()
+        if env_id not in known:
+            raise UsageError(f"EnvPool has no environment {env_id!r}{did_you_mean(env_id, known)}")
+        try:
+            spec = pool.make_spec(env_id, **kwargs)
+        except (TypeError, ValueError, KeyError, AssertionError) as error:
+            raise UsageError(f"envpool:{env_id} cannot be made: {error}") from error
+        limit = getattr(spec.config, "max_episode_steps", None)
+        return spec.gymnasium_observation_space, spec.gymnasium_action_space, limit
+
+
+def _first(observation: Any) -> Any:
+    """The only row of a batch of one."""
+    if isinstance(observation, dict):
+        return {key: _first(value) for key, value in observation.items()}
+    if isinstance(observation, tuple):
+        return tuple(_first(value) for value in observation)
+    return observation[0]
+
+
+def _envpool() -> Any:
+    require("envpool", "an envpool: task")
+    with _quiet():
+        return importlib.import_module("envpool")
+
+
+def _quiet() -> warnings.catch_warnings[Any]:
+    """Leave out what EnvPool's own spaces make Gymnasium say: nobody running a task can act on it."""
+    return warnings.catch_warnings(category=UserWarning, action="ignore")

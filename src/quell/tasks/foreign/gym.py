@@ -1,0 +1,243 @@
+"""Any Gymnasium environment as a task: `gym:ID`, or a user's own through `from_env` and `trusted`.
+
+Every episode is seeded with `env.reset(seed=...)` by a number drawn from its member's generator, so results depend
+on neither workers nor order as long as the environment draws all its randomness from that seed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quell.errors import EnvironmentFailure, MissingExtra, UsageError, did_you_mean
+from quell.tasks.base import Array
+from quell.tasks.foreign.base import Facts, ForeignSimulator, ForeignTask, as_pairs, describe
+
+STEP = "(observation, reward, terminated, truncated, info)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """How to make an environment, named by exactly one of `env_id`, `spec` and `factory`.
+
+    All three are text, so that a task travels to worker processes, which make their own environments.
+    """
+
+    env_id: str = ""
+    """A registered id, such as CartPole-v1."""
+    spec: str = ""
+    """A gymnasium EnvSpec as JSON, taken from an environment that was made with gymnasium.make."""
+    factory: str = ""
+    """module:function that returns an environment."""
+    path: str = ""
+    """Folder to look for the factory's module in, if it is not found otherwise."""
+    kwargs: tuple[tuple[str, Any], ...] = ()
+    """Arguments for making the environment, as (name, value) pairs."""
+
+    def task(self, label: str, horizon: int) -> GymTask:
+        """A task on such environments; horizon 0 stands for their own time limit."""
+        env = self.make()
+        try:
+            facts = Facts.of_spaces(env.observation_space, env.action_space, self._time_limit(env))
+        finally:
+            env.close()
+        return GymTask(label=label, source=self, facts=facts, horizon=facts.horizon(horizon, label))
+
+    def make(self) -> Any:
+        """A new environment, without the time limit that gymnasium.make would add: that is the engine's business."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Box2D's bindings crash if these are errors
+            return self._make_own() if self.factory else self._make_registered()
+
+    def _make_own(self) -> Any:
+        """What the user's function returns."""
+        import gymnasium
+
+        make = load(self.factory, self.path)
+        try:
+            env = make(**dict(self.kwargs))
+        except Exception as error:
+            raise EnvironmentFailure(f"{self.factory} could not make an environment: {describe(error)}") from error
+        if not isinstance(env, gymnasium.Env):
+            raise UsageError(f"{self.factory} returned {type(env).__name__}, not a gymnasium.Env")
+        return env
+
+    def _make_registered(self) -> Any:
+        """What gymnasium.make returns."""
+        import gymnasium
+
+        what = gymnasium.envs.registration.EnvSpec.from_json(self.spec) if self.spec else self.env_id
+        try:
+            return gymnasium.make(what, max_episode_steps=-1, disable_env_checker=True, **dict(self.kwargs))
+        except gymnasium.error.DependencyNotInstalled as error:
+            if "box2d" in str(error):
+                raise MissingExtra("box2d", f"gym:{self.env_id}") from error
+            raise UsageError(f"gym:{self.env_id} cannot be made: {error}") from error
+        except gymnasium.error.UnregisteredEnv as error:
+            known = did_you_mean(self.env_id, gymnasium.registry)
+            raise UsageError(f"Gymnasium has no environment {self.env_id!r}{known}") from error
+        except (TypeError, gymnasium.error.Error) as error:
+            raise UsageError(f"gym:{self.env_id} cannot be made: {error}") from error
+
+    def _time_limit(self, env: Any) -> int | None:
+        """The time limit the environment was meant to have."""
+        import gymnasium
+
+        if self.env_id:
+            return gymnasium.spec(env.spec.id).max_episode_steps  # the id may have come without its version
+        layer = env
+        while layer is not None:
+            limit = getattr(layer, "_max_episode_steps", None)  # a TimeLimit wrapper
+            if limit:
+                return int(limit)
+            layer = getattr(layer, "env", None)
+        if self.spec:
+            return gymnasium.envs.registration.EnvSpec.from_json(self.spec).max_episode_steps
+        return env.spec.max_episode_steps if env.spec is not None else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GymTask(ForeignTask):
+    """A Gymnasium environment."""
+
+    source: Source
+
+    engine: ClassVar[str] = "gymnasium"
+
+    @property
+    def original(self) -> str | None:
+        return f"gymnasium:{self.source.env_id}" if self.source.env_id else None
+
+    def simulator(self, members: int) -> GymSimulator:
+        return GymSimulator(self)
+
+    def replay(self, seed: int) -> str:
+        source = self.source
+        given = "".join(f", {key}={value!r}" for key, value in source.kwargs)
+        if source.factory:
+            return f"env = {source.factory.replace(':', '.')}({given[2:]}); env.reset(seed={seed})"
+        env_id = source.env_id or self.name.removeprefix("gym:")
+        return f"env = gymnasium.make({env_id!r}{given}); env.reset(seed={seed})"
+
+
+class GymSimulator(ForeignSimulator):
+    """One environment per member, made at the first reset that needs it."""
+
+    def __init__(self, task: GymTask) -> None:
+        self._make = task.source.make
+        self._envs = [self._make()]
+        super().__init__(task, self._envs[0].observation_space, self._envs[0].action_space)
+
+    def reset(self, generators: Sequence[np.random.Generator]) -> Array:
+        while len(self._envs) < len(generators):
+            self._envs.append(self._make())
+        for member, seed in enumerate(self._begin(generators)):
+            try:
+                observation, _ = self._envs[member].reset(seed=seed)
+                self._fill(self._observations[member], observation)
+            except Exception as error:
+                raise self._blame(member, error) from error
+        return self._checked()
+
+    def step(self, actions: Array, active: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+        running, given = self._running(actions, active)
+        for member, action in zip(running, given, strict=True):
+            try:
+                result = self._envs[member].step(int(action) if self.task.discrete else action)
+                if len(result) != 5:
+                    raise ValueError(f"step returned {len(result)} values, {STEP} are expected")
+                self._record(member, *result[:4])
+            except Exception as error:
+                raise self._blame(member, error) from error
+        return self._checked(), self._rewards, self._terminated
+
+
+def from_id(env_id: str, horizon: int = 0, **kwargs: Any) -> GymTask:
+    """The task `gym:ID`; other keywords go to gymnasium.make."""
+    if ":" in env_id:
+        raise UsageError(
+            f"gym:{env_id} would import {env_id.split(':')[0]!r}, and a task name must not run code. "
+            f"Write a function that makes the environment and pass it with --trust-import module:function"
+        )
+    return Source(env_id=env_id, kwargs=as_pairs(kwargs)).task(f"gym:{env_id}", horizon)
+
+
+def from_env(env: Any, *, name: str = "", horizon: int = 0, **kwargs: Any) -> GymTask:
+    """A task from a user's environment: a function or class that makes it, or one made by gymnasium.make.
+
+    Worker processes make their own copies, so a function must be importable (`from my_envs import make`):
+    it cannot be a lambda, nested in another function, or part of the script being run. Keywords go to it.
+    """
+    import gymnasium
+
+    given = as_pairs(kwargs)
+    if isinstance(env, gymnasium.Env):
+        if env.spec is None or kwargs:
+            raise UsageError("pass a function that makes the environment: worker processes need their own copies")
+        try:
+            spec = env.spec.to_json()
+        except Exception as error:
+            raise UsageError(
+                f"this environment cannot be made again from its spec ({error}): pass a function that makes it"
+            ) from error
+        return Source(spec=spec).task(name or f"gym:{env.spec.id}", horizon)
+    if not callable(env):
+        raise UsageError(f"expected a function that makes an environment, got {type(env).__name__}")
+    module, qualname = getattr(env, "__module__", None), getattr(env, "__qualname__", "")
+    if not module or not qualname or "<" in qualname:
+        raise UsageError(
+            f"worker processes cannot import {qualname or env!r}: define it with `def` at the top level of a module"
+        )
+    if module == "__main__":
+        raise UsageError(
+            f"worker processes cannot import {qualname} from the script being run: move it to a module of its own "
+            f"(say my_envs.py) and use `from my_envs import {qualname}`"
+        )
+    factory = f"{module}:{qualname}"
+    source = Source(factory=factory, path=_folder(module), kwargs=given)
+    if load(source.factory, source.path) is not env:
+        raise UsageError(f"{factory} is not the object that was passed: give the function its own name there")
+    return source.task(name or factory, horizon)
+
+
+def trusted(module_factory: str, *, horizon: int = 0, **kwargs: Any) -> GymTask:
+    """A task from `module:function` text, as in `--trust-import my_envs:make`. Imports, and so runs, that module."""
+    module, _, function = module_factory.partition(":")
+    if not module or not function:
+        raise UsageError(f"--trust-import takes module:function, got {module_factory!r}")
+    return Source(factory=module_factory, path=os.getcwd(), kwargs=as_pairs(kwargs)).task(module_factory, horizon)
+
+
+def load(factory: str, path: str = "") -> Callable[..., Any]:
+    """The function that `module:function` names; `path` is searched after everything else."""
+    module, _, qualname = factory.partition(":")
+    if path and path not in sys.path:
+        sys.path.append(path)
+    try:
+        found: Any = importlib.import_module(module)
+        for part in qualname.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"cannot import {factory}: {error}") from error
+    if not callable(found):
+        raise UsageError(f"{factory} is not a function or class")
+    return found
+
+
+def _folder(module: str) -> str:
+    """The folder that must be on sys.path for `module` to be found."""
+    file = getattr(sys.modules[module], "__file__", None)
+    if file is None:
+        return ""
+    parents = Path(file).resolve().parents
+    depth = module.count(".") + (Path(file).name == "__init__.py")
+    return str(parents[depth])

@@ -1,0 +1,75 @@
+"""What Gymnasium's MuJoCo tasks share: the model file, reset noise around the model's pose, and a version."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from quell.errors import UsageError
+from quell.tasks.base import Draws, MujocoTask
+
+VERSIONS = ("v5", "v4")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GymnasiumTask(MujocoTask):
+    """A task of Gymnasium's MuJoCo family.
+
+    `version` picks which of Gymnasium's definitions to follow. v5 is the default because it is the one
+    Gymnasium maintains, and because v4 still pays for being upright on the very step that falls and, in
+    Walker2d, gives the two feet different friction. v4 keeps the semantics of older published scores.
+    Swimmer and HalfCheetah are the same in both.
+    """
+
+    version: Literal["v5", "v4"] = "v5"
+
+    family: ClassVar[str]
+    """Gymnasium's name, without the version."""
+    asset: ClassVar[str]
+    """Name of the model file."""
+    reset_noise: ClassVar[float]
+    """Half-width of the uniform noise added to the initial positions."""
+    normal_velocities: ClassVar[bool] = False
+    """Whether initial velocities are normal with std `reset_noise`, or uniform like the positions."""
+
+    def __post_init__(self) -> None:
+        if self.version not in VERSIONS:
+            raise UsageError(f"version must be one of {', '.join(VERSIONS)}, got {self.version!r}")
+
+    def model(self) -> Any:
+        from quell.tasks.mujoco import load_model
+
+        return load_model(asset_path(self.asset))
+
+    @property
+    def original(self) -> str:
+        return f"gymnasium:{self.family}-{self.version}"
+
+    def draw(self, model: Any, rng: np.random.Generator) -> Draws:
+        noise = self.reset_noise
+        positions = rng.uniform(-noise, noise, model.nq)
+        if self.normal_velocities:
+            return positions, noise * rng.standard_normal(model.nv)
+        return positions, rng.uniform(-noise, noise, model.nv)
+
+    def initial(self, xp: Any, model: Any, draws: Draws) -> tuple[Any, Any]:
+        positions, velocities = draws
+        return model.qpos0 + positions, velocities
+
+    def bonus(self, xp: Any, fallen: Any) -> Any:
+        """1 while upright; v4 pays it on the step that falls as well."""
+        return xp.ones_like(fallen, dtype=float) if self.version == "v4" else 1.0 - fallen
+
+
+@functools.cache
+def asset_path(filename: str) -> str:
+    """Path of a model file that ships with Gymnasium."""
+    spec = find_spec("gymnasium")
+    assert spec is not None  # a core dependency
+    assert spec.origin is not None
+    return str(Path(spec.origin).parent / "envs" / "mujoco" / "assets" / filename)

@@ -1,0 +1,33 @@
+"""Swimmer: a three-link swimmer in a viscous fluid; Gymnasium's Swimmer (v4 and v5 are the same)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from quell.tasks.base import State
+from quell.tasks.gymnasium.base import GymnasiumTask
+
+
+@dataclass(frozen=True, kw_only=True)
+class Swimmer(GymnasiumTask):
+    name: ClassVar[str] = "swimmer"
+    summary: ClassVar[str] = "three-link swimmer, swim forward (Gymnasium)"
+    obs_size: ClassVar[int] = 8
+    action_size: ClassVar[int] = 2
+    family: ClassVar[str] = "Swimmer"
+    asset: ClassVar[str] = "swimmer.xml"
+    frame_skip: ClassVar[int] = 4
+    reset_noise: ClassVar[float] = 0.1
+    tuned: ClassVar[Mapping[str, Any]] = {"policy.activation": "tanh", "policy.init_std": 0.37, "lr": 0.01}
+
+    def observe(self, xp: Any, state: State) -> Any:
+        return xp.concatenate([state["qpos"][:, 2:], state["qvel"]], axis=1)
+
+    def reward(self, xp: Any, before: State, action: Any, after: State, ended: Any) -> Any:
+        speed = (after["qpos"][:, 0] - before["qpos"][:, 0]) / 0.04
+        return speed - 1e-4 * xp.square(action).sum(axis=1)
+
+
+TASKS = [Swimmer]

@@ -1,0 +1,1 @@
+"""Roboschool's tasks without Roboschool, which no longer installs."""
