@@ -13,51 +13,69 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from quell.api import Result, TrainedPolicy, evaluate, load, resume, train
-    from quell.compute import Compute
     from quell.errors import QuellError, UsageError
-    from quell.estimate import Estimate, Estimator
+    from quell.estimate import Estimate, Estimator, Needs, Problem, Rows
     from quell.estimate.control_variate import ControlVariate
     from quell.estimate.policy_gradient import PolicyGradient
     from quell.estimate.score import Score
-    from quell.perturb import Directions
-    from quell.policy import Policy
-    from quell.rollout import CpuEngine
+    from quell.perturb import Directions, Draw
+    from quell.policy import CategoricalPolicy, DeterministicPolicy, GaussianPolicy, Policy
+    from quell.rollout import Engine
+    from quell.rollout.cluster import Ray
+    from quell.rollout.cpu import Cpu
     from quell.tasks import get as task
-    from quell.types import Batch, Episodes, Rollouts, Trajectories
+    from quell.types import Batch, Episodes, Pair, Rollouts, Trajectories
+    from quell.update import Context, Step
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "quell.api": ("Result", "TrainedPolicy", "evaluate", "load", "resume", "train"),
-    "quell.compute": ("Compute",),
     "quell.errors": ("QuellError", "UsageError"),
-    "quell.estimate": ("Estimate", "Estimator"),
+    "quell.estimate": ("Estimate", "Estimator", "Needs", "Problem", "Rows"),
     "quell.estimate.control_variate": ("ControlVariate",),
     "quell.estimate.policy_gradient": ("PolicyGradient",),
     "quell.estimate.score": ("Score",),
-    "quell.perturb": ("Directions",),
-    "quell.policy": ("Policy",),
-    "quell.rollout": ("CpuEngine",),
-    "quell.types": ("Batch", "Episodes", "Rollouts", "Trajectories"),
+    "quell.perturb": ("Directions", "Draw"),
+    "quell.policy": ("CategoricalPolicy", "DeterministicPolicy", "GaussianPolicy", "Policy"),
+    "quell.rollout": ("Engine",),
+    "quell.rollout.cluster": ("Ray",),
+    "quell.rollout.cpu": ("Cpu",),
+    "quell.types": ("Batch", "Episodes", "Pair", "Rollouts", "Trajectories"),
+    "quell.update": ("Context", "Step"),
 }
-_MODULES = {"metrics": "runs.metrics", "figures": "figures", "stats": "stats", "tasks": "tasks", "theory": "theory"}
+_MODULES = {
+    name: f"quell.{name}" for name in ("estimate", "figures", "perturb", "policy", "stats", "tasks", "theory", "update")
+}
+_MODULES["metrics"] = "quell.runs.metrics"
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Batch",
-    "Compute",
+    "CategoricalPolicy",
+    "Context",
     "ControlVariate",
-    "CpuEngine",
+    "Cpu",
+    "DeterministicPolicy",
     "Directions",
+    "Draw",
+    "Engine",
     "Episodes",
     "Estimate",
     "Estimator",
+    "GaussianPolicy",
+    "Needs",
+    "Pair",
     "Policy",
     "PolicyGradient",
+    "Problem",
     "QuellError",
+    "Ray",
     "Result",
     "Rollouts",
+    "Rows",
     "Score",
+    "Step",
     "TrainedPolicy",
     "Trajectories",
     "UsageError",
@@ -73,7 +91,11 @@ def __getattr__(name: str) -> Any:
     if name == "task":
         return importlib.import_module("quell.tasks").get
     if name in _MODULES:
-        return importlib.import_module(f"quell.{_MODULES[name]}")
+        return importlib.import_module(_MODULES[name])
     if name not in _HOME:
         raise AttributeError(f"module 'quell' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_MODULES, "__version__"])

@@ -7,20 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from quell.compute import Compute
+from quell import registry
 from quell.config import Config, Preset, changed, from_dict, replace
 from quell.errors import QuellError, UsageError
-from quell.methods import make_config, make_directions, make_policy, make_task
-from quell.observations import ObsStats
-from quell.policy import Policy
+from quell.estimate import Problem
+from quell.keys import Stream
+from quell.perturb import Unperturbed
+from quell.policy.act import actor
+from quell.policy.network import Policy
+from quell.policy.normalise import ObsStats
+from quell.rollout import Compute, default_compute, make_engine
 from quell.runs import Run, checkpoint
 from quell.tasks.base import Task
 from quell.terminal.progress import Display, Progress
-from quell.types import Episodes, Rollouts
+from quell.training.methods import as_strategies, make_config, make_policy, make_task
+from quell.types import Array, Episodes, Rollouts
 
-Array = NDArray[Any]
 FREE_TO_CHANGE = {"steps", "eval_every", "eval_episodes", "checkpoint_every", "keep_checkpoints", "max_trouble"}
 """Settings that a resumed run may change: they do not alter the iterations already made."""
 
@@ -29,7 +32,7 @@ FREE_TO_CHANGE = {"steps", "eval_every", "eval_episodes", "checkpoint_every", "k
 class TrainedPolicy:
     """A policy to act with: `action = policy(obs)`.
 
-    Actions are as the policy draws them; `policy.policy.to_environment(bounds)` is what `policy.actions` does to them.
+    Actions are as the policy draws them; `quell.policy.act.to_environment` is what `policy.actions` does to them.
     """
 
     policy: Policy
@@ -44,7 +47,7 @@ class TrainedPolicy:
             rows = (rows - mean) * scale
         noise = self.policy.draw_noise(rng, len(rows)) if rng is not None else np.zeros((1, 1), np.float32)
         thetas = np.broadcast_to(self.theta, (len(rows), len(self.theta)))
-        actions = self.policy.actor(thetas, mean_action=rng is None)(rows, noise)
+        actions = actor(self.policy, thetas, mean_action=rng is None)(rows, noise)
         if self.policy.kind == "categorical":
             actions = actions[:, 0].astype(np.int64)
         return actions[0] if np.ndim(obs) == 1 else actions
@@ -83,7 +86,7 @@ def train(
     method: str = "cv",
     preset: Preset = "tuned",
     workers: int | None = None,
-    compute: Compute | None = None,
+    engine: Compute | str | None = None,
     out: Path | str = "runs",
     name: str | None = None,
     progress: bool = True,
@@ -91,14 +94,28 @@ def train(
 ) -> Result:
     """Train a policy and return it with its history.
 
-    `settings` are those of the command line, nested ones as mappings: `steps=1_000_000, pairs=10, cv={"gamma": 0.99}`.
-    Everything is written to `out/<task>/<method>/<seed>-<time>/`. It runs on `workers` processes of this machine, or as
-    `compute` says, such as `Compute(engine="ray")`.
+    `settings` are those of the command line: `steps=1_000_000, pairs=10, sigma=0.05`, nested ones as mappings or with
+    their dots (`**{"estimator.gamma": 0.99}`). Strategies are objects or names: `estimator=MyEstimator()`,
+    `directions="qmc"`, `step=optax.adam(0.01)`. Everything is written to `out/<task>/<method>/<seed>-<time>/`. It runs on
+    `workers` processes of this machine, or as `engine` says, such as `quell.Ray(workers=8)`.
     """
     label = task if isinstance(task, str) else task.name
-    config = make_config(label, method, preset, settings, None if isinstance(task, str) else task).validate()
-    compute = compute or Compute(workers)
-    return start(config, compute=compute, out=Path(out), name=name, progress=progress, task=_given(task))
+    config = make_config(label, method, preset, as_strategies(settings), _given(task)).validate()
+    return start(
+        config, compute=_compute(engine, workers), out=Path(out), name=name, progress=progress, task=_given(task)
+    )
+
+
+def _compute(engine: Compute | str | None, workers: int | None) -> Compute:
+    """The engine asked for, as an object, by name, or as a number of workers."""
+    if engine is None:
+        return default_compute(workers)
+    if isinstance(engine, str):
+        chosen: Compute = registry.make("engine", engine, {"workers": workers})
+        return chosen
+    if workers is not None:
+        raise UsageError("give workers=... or an engine object with its own, not both")
+    return engine
 
 
 def start(
@@ -124,7 +141,7 @@ def resume(
     path: Path | str,
     *,
     workers: int | None = None,
-    compute: Compute | None = None,
+    engine: Compute | str | None = None,
     progress: bool = True,
     fork: bool = False,
     task: Task | None = None,
@@ -133,16 +150,17 @@ def resume(
     """Continue a run from its newest intact checkpoint, bit for bit as if it had never stopped.
 
     Settings may extend it (`steps`) or change how often it evaluates and saves. Anything else needs `fork=True`, which
-    copies the run into a new folder and continues there with the change.
+    copies the run into a new folder and continues there with the change. A strategy of your own has to be passed again.
     """
     run = Run.open(path)
-    compute = (compute or Compute(workers)).validate()
+    compute = _compute(engine, workers)
+    compute.validate()
     with run:
         run.lock()
         saved = checkpoint.load_newest(run.checkpoints)
         if saved is None:
             raise QuellError(f"{str(path)!r} has no intact checkpoint to resume from")
-        trained, wanted = from_dict(saved[1]["config"]), replace(run.config, settings).validate()
+        trained, wanted = from_dict(saved[1]["config"]), replace(run.config, as_strategies(settings)).validate()
         differing = [name for name in changed(trained, wanted) if name not in FREE_TO_CHANGE]
         if not differing:
             run.update_config(wanted)
@@ -157,7 +175,7 @@ def resume(
 
 
 def _go(config: Config, run: Run, compute: Compute, progress: bool, *, resume: bool, task: Task | None) -> Result:
-    from quell.trainer import run_training
+    from quell.training.loop import run_training
 
     display = Display(f"{config.task} {config.method}", config.steps) if progress else Progress()
     with display:
@@ -187,23 +205,20 @@ def evaluate(
     mean_action: bool = False,
     seed: int = 0,
     workers: int | None = None,
+    engine: Compute | str | None = None,
     task: Task | None = None,
 ) -> Rollouts:
     """Fresh episodes of a run's policy, drawn from `seed` and from no stream that training used."""
-    from quell.rollout import CpuEngine
-
     if episodes < 1:
         raise UsageError(f"episodes must be at least 1, got {episodes}")
-    task = task or make_task(result.config)
-    policy = result.policy.policy
-    directions = make_directions(replace(result.config, {"seed": seed}), policy)
-    request = Episodes.of_evaluation(EVALUATION_BLOCK, episodes, mean_action=mean_action)
-    processes = Compute(workers).validate().processes
-    with CpuEngine(task, policy, directions, workers=processes, members=episodes) as engine:
-        return engine.rollout(result.theta, request, result.policy.obs_stats).copied()
-
-
-EVALUATION_BLOCK = 1 << 31  # an iteration no training run reaches, so `evaluate` repeats none of its evaluations
+    if seed < 0:
+        raise UsageError(f"seed must be at least 0, got {seed}")
+    compute = _compute(engine, workers)
+    compute.validate()
+    problem = Problem(result.policy.policy, Unperturbed(), seed)
+    request = Episodes.unperturbed(0, episodes, Stream.FRESH, mean_action=mean_action)
+    with make_engine(compute, task or make_task(result.config), problem, members=episodes) as running:
+        return running.rollout(result.theta, request, result.policy.obs_stats).copied()
 
 
 def _given(task: str | Task) -> Task | None:

@@ -47,13 +47,23 @@ class Interval:
 
 
 def spread(values: ArrayLike, ddof: int = 0) -> float:
-    """Standard deviation of the finite values, nan for too few; no square overflows, however large they are."""
+    """Standard deviation of the finite values, nan for too few; no square overflows, however large they are.
+
+    Squares are taken in units of a power of two, which costs no bit.
+    """
     x = np.asarray(values, dtype=float)
     x = x[np.isfinite(x)]
     if len(x) <= ddof:
         return math.nan
-    largest = float(np.abs(x).max())
-    return largest * float((x / largest).std(ddof=ddof)) if largest > 0 else 0.0
+    unit = 2.0 ** math.floor(math.log2(max(float(np.abs(x).max()), 1e-300)))
+    return unit * float((x / unit).std(ddof=ddof))
+
+
+def mean(values: ArrayLike) -> float:
+    """Mean of the finite values, nan for none."""
+    x = np.asarray(values, dtype=float)
+    x = x[np.isfinite(x)]
+    return float(x.mean()) if len(x) else math.nan
 
 
 def percentile_interval(value: float, resampled: ArrayLike, level: float = 0.95) -> Interval:

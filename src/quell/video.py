@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from quell.api import Result
 from quell.errors import QuellError, UsageError
 from quell.keys import Purpose, generator
-from quell.methods import make_task
+from quell.training.methods import make_task
 from quell.tasks.base import Task
 
 RENDERERS = ("egl", "osmesa")

@@ -19,13 +19,13 @@ from typing import Any
 from quell.api import load
 from quell.campaign.final import record_of
 from quell.campaign.plan import STOPPED, Job
-from quell.compute import Compute
+from quell.rollout import default_compute
 from quell.config import changed
 from quell.errors import QuellError, UsageError
 from quell.runs import Run
 from quell.runs.folder import folder_name
 from quell.terminal.progress import Progress
-from quell.trainer import run_training
+from quell.training.loop import run_training
 
 PATIENCE = 120.0
 """Seconds to wait for the child of a killed runner to let go of the run folder."""
@@ -55,7 +55,7 @@ def run(job: Job) -> int:
     """Train, or continue where an earlier attempt was stopped; then write the record."""
     progress = Reporter()
     with _folder(job) as folder:
-        state = run_training(job.config, folder, compute=Compute(1), progress=progress, resume=True)
+        state = run_training(job.config, folder, compute=default_compute(1), progress=progress, resume=True)
         if state.steps < job.config.steps:
             return STOPPED
         record_of(load(folder.path), job.episodes, job.label).write(job.record)

@@ -40,7 +40,7 @@ START = 4.0
 
 def seconds_of(job: Job, known: dict[tuple[str, str], float]) -> float:
     """Time one run takes on one core, with its evaluations."""
-    from quell.methods import make_task
+    from quell.training.methods import make_task
 
     task, method = job.config.task, job.config.method
     speed = known.get((task, method)) or _tabled(task, method)

@@ -6,7 +6,7 @@ import dataclasses
 
 from quell.api import Result, TrainedPolicy, evaluate
 from quell.keys import Purpose, generator
-from quell.methods import make_policy, make_task
+from quell.training.methods import make_policy, make_task
 from quell.runs.record import Record, thin, variance_ratio
 from quell.runs.versions import versions
 

@@ -130,7 +130,7 @@ def plan(
     episodes: int,
 ) -> list[Job]:
     """Every run, seed by seed, so that what is done early covers all tasks and methods; `whole` is a task's budget."""
-    from quell.methods import make_config, make_policy, make_task
+    from quell.training.methods import make_config, make_policy, make_task
 
     group = group_name(preset, budget)
     jobs = []

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from quell.api import Result
 from quell.errors import UsageError
-from quell.methods import make_task
+from quell.training.methods import make_task
 from quell.runs import Run
 from quell.tasks.base import Task
 

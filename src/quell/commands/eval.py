@@ -31,7 +31,7 @@ class Arguments:
 def main(arguments: list[str]) -> int:
     from quell.api import evaluate, load
     from quell.commands.common import run_horizon, take_trusted
-    from quell.methods import make_task
+    from quell.training.methods import make_task
 
     given, arguments = take_trusted(arguments, run_horizon(arguments))
     parsed = tyro.cli(Arguments, args=arguments, prog="quell eval")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import tyro
 
-from quell.methods import METHODS
+from quell.training.methods import METHODS
 
 
 @dataclass(frozen=True)

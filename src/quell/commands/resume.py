@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 
 from quell.commands.common import report, run_horizon, stopped, take_trusted
-from quell.compute import Compute
+from quell.rollout import default_compute
 from quell.config import Config, changed, flatten
 from quell.errors import UsageError
 from quell.runs import Run

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import tyro
 
-from quell.compute import Compute
+from quell.rollout import default_compute
 from quell.config import Config, refuse_unused
 from quell.errors import UsageError
-from quell.methods import make_config
+from quell.training.methods import make_config
 from quell.tasks import Task, names
 
 DESCRIPTION = """Train a policy on TASK (`quell tasks` lists them). The defaults below are those for the task, method

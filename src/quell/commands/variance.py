@@ -62,9 +62,9 @@ def main(arguments: list[str]) -> int:
     _check(parsed)
 
     from quell.figures.variance import variance_figure
-    from quell.lab.points import find_point
-    from quell.lab.report import Report, lines
-    from quell.lab.rows import find_rows, gamma_rows
+    from quell.variances.points import find_point
+    from quell.variances.report import Report, lines
+    from quell.variances.rows import find_rows, gamma_rows
 
     rows = find_rows(parsed.methods.split(","))
     if steps:
@@ -93,11 +93,11 @@ def main(arguments: list[str]) -> int:
 def _measure(parsed: Arguments, point: Any, rows: list[Any], steps: list[Any], label: str) -> Any:
     import numpy as np
 
-    from quell.lab.fisher import in_metric, visited_states
-    from quell.lab.gain import gains
-    from quell.lab.measure import measure
-    from quell.lab.report import Report
-    from quell.lab.summary import summarise
+    from quell.variances.fisher import in_metric, visited_states
+    from quell.variances.gain import gains
+    from quell.variances.measure import measure
+    from quell.variances.report import Report
+    from quell.variances.summary import summarise
     from quell.terminal.counter import Counter
 
     workers, size = parsed.workers or default_workers(), point.config.pairs

@@ -14,9 +14,10 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 
 from quell.estimate import Estimate, Needs, Problem, Rows, total_variance
-from quell.estimate.returns import alive, discounts, finite_pairs, mean_of_others, reward_to_go, spread
+from quell.estimate.returns import alive, discounts, finite_pairs, mean_of_others, reward_to_go
 from quell.policy.network import Policy
 from quell.registry import DISCOUNT
+from quell.stats import spread
 from quell.types import Array, Batch, Pair, State, Sums
 
 Baseline = Literal["none", "leave-one-out"]

@@ -132,8 +132,3 @@ def shape(returns: Array, how: Shaping) -> tuple[Array, float]:
     fitness = (unit - unit.mean()) * scale if how == "normalise" else centred_ranks(returns)
     return fitness, float(scale / largest)
 
-
-def spread(values: Array) -> float:
-    """Standard deviation without overflow: squares of values in units of a power of two, which costs no bit."""
-    unit = 2.0 ** np.floor(np.log2(max(float(np.abs(values).max()), 1e-300)))
-    return float((values / unit).std() * unit)

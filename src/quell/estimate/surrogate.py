@@ -19,9 +19,10 @@ import numpy as np
 
 from quell.estimate import Estimate, Needs, Problem, Rows
 from quell.estimate.policy_gradient import Baseline, advantages, recorded_length
-from quell.estimate.returns import alive, spread
+from quell.estimate.returns import alive
 from quell.policy.network import Policy
 from quell.registry import COUNT, DISCOUNT, POSITIVE, SIZE
+from quell.stats import spread
 from quell.types import Batch, Pair, State, Sums
 
 

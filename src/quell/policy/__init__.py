@@ -8,7 +8,7 @@ normalise   running statistics of observations
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar
 
 from quell.policy.network import Activation, Bounding, Policy
@@ -34,7 +34,7 @@ class NetworkSettings:
 
     def make(self, task: Any) -> Policy:
         """The policy for a task's observations and actions."""
-        own = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        own = {item.name: getattr(self, item.name) for item in fields(self)}
         return Policy(task.obs_size, task.action_size, self.name, **own)  # type: ignore[arg-type]
 
     def check(self) -> None:

@@ -15,7 +15,7 @@ from quell.perturb import perturbed
 from quell.policy.act import Act, actor, to_environment
 from quell.policy.network import Policy
 from quell.tasks.base import PaysLater, Simulator, Task
-from quell.tasks.foreign import ForeignTask, episode_seed
+from quell.tasks.foreign.base import ForeignTask, episode_seed
 from quell.types import Array, Episodes
 
 GROUP_BYTES = 64 << 20  # parameters of the members that step together; more would only strain the caches

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quell.lab.measure import Measurement
-from quell.lab.session import Measured
+from quell.variances.measure import Measurement
+from quell.variances.session import Measured
 from quell.stats import Interval
 
 Array = NDArray[Any]
@@ -78,7 +78,7 @@ class Summary:
 
 
 def summarise(measurement: Measurement, fisher: dict[str, Array], rng: np.random.Generator) -> list[Summary]:
-    """A summary of every row; `fisher` holds each row's gradients in the policy's metric (see quell.lab.fisher)."""
+    """A summary of every row; `fisher` holds each row's gradients in the policy's metric (see quell.variances.fisher)."""
     es = measurement.find("es")
     samplings = {row.row.sampling: len(row.gradients) for row in measurement.rows}
     weights = {sampling: resamples(count, rng) for sampling, count in samplings.items()}

@@ -14,8 +14,8 @@ from quell.config import Config, Preset
 from quell.config import replace as change
 from quell.errors import UsageError
 from quell.keys import Purpose, generator
-from quell.methods import make_config, make_policy, make_task
-from quell.observations import ObsStats
+from quell.training.methods import make_config, make_policy, make_task
+from quell.policy.normalise import ObsStats
 from quell.policy import Policy
 from quell.tasks.base import Task
 

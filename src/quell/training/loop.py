@@ -9,8 +9,8 @@ from quell.runs import Run, checkpoint
 from quell.runs.metrics import MetricsWriter
 from quell.tasks.base import Task
 from quell.terminal.progress import Progress
-from quell.train.iteration import Trainer
-from quell.train.state import TrainState
+from quell.training.iteration import Trainer
+from quell.training.state import TrainState
 
 
 def run_training(

@@ -14,10 +14,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from quell.lab.fisher import kl_length
-from quell.lab.measure import Measurement
-from quell.lab.points import Point
-from quell.methods import make_directions
+from quell.variances.fisher import kl_length
+from quell.variances.measure import Measurement
+from quell.variances.points import Point
+from quell.training.methods import make_directions
 from quell.rollout import CpuEngine
 from quell.stats import Interval
 from quell.types import Episodes

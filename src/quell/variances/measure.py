@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quell.lab.points import Point
-from quell.lab.rows import Row
-from quell.lab.session import Measured, Scale, Session
+from quell.variances.points import Point
+from quell.variances.rows import Row
+from quell.variances.session import Measured, Scale, Session
 
 Array = NDArray[Any]
 Tell = Callable[[str, int, int], None]

@@ -6,9 +6,9 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from quell.lab.gain import Gain
-from quell.lab.measure import Measurement
-from quell.lab.summary import Summary
+from quell.variances.gain import Gain
+from quell.variances.measure import Measurement
+from quell.variances.summary import Summary
 from quell.stats import Interval
 
 

@@ -3,7 +3,7 @@
     F = E_s[ grad log pi grad log pi' ],    KL(pi_{theta + delta}, pi_theta) = delta' F delta / 2 + ...
 
 F = A'A for a matrix A that is never formed: A g is one Jacobian-vector product over a sample of states
-(`quell.scores.policy_change`). The variance of an estimator in this metric is tr(F Cov g), the total variance of A g.
+(`quell.policy.likelihood.policy_change`). The variance of an estimator in this metric is tr(F Cov g), the total variance of A g.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quell.lab.points import Point
-from quell.methods import make_directions
+from quell.variances.points import Point
+from quell.training.methods import make_directions
 from quell.policy import Policy
 from quell.rollout import CpuEngine
 from quell.types import Episodes
@@ -37,7 +37,7 @@ def visited_states(point: Point, *, episodes: int, workers: int, seed_block: int
 
 def in_metric(policy: Policy, theta: Array, states: Array, gradients: Array) -> Array:
     """A g for every row g of `gradients`: [m, numbers], so that |A g|^2 = g'Fg; a few at a time."""
-    from quell.scores import policy_change
+    from quell.policy.likelihood import policy_change
 
     change = policy_change(policy)
     parts = [change(theta, states, np.asarray(gradients[i : i + 8], np.float32)) for i in range(0, len(gradients), 8)]

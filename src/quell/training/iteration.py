@@ -16,8 +16,8 @@ from quell.policy.normalise import ObsStats
 from quell.rollout import Compute, make_engine
 from quell.stats import mean, spread
 from quell.tasks.base import Task
-from quell.train.methods import make_problem, make_task
-from quell.train.state import TrainState
+from quell.training.methods import make_problem, make_task
+from quell.training.state import TrainState
 from quell.types import Array, Batch, Episodes, Rollouts, State
 from quell.update import Context
 

@@ -117,9 +117,17 @@ def make_config(
     if preset == "tuned":
         for tuned in (TUNED, chosen.tuned, played.tuned):
             config = replace(config, tuned, lenient=True)
-        config = replace(config, chosen.settings)
-        config = _choose(config, asked)
+        config = _choose(replace(config, chosen.settings), asked)
+        config = _fit_columns(config)
     return replace(config, asked)
+
+
+def _fit_columns(config: Config) -> Config:
+    """Coefficients for one column, asked for in place of the preset's, bring the preset's columns down to one."""
+    estimator = config.estimator
+    if isinstance(estimator, ControlVariate) and estimator.coefficients.columns == 1:
+        return replace(config, {"estimator.values": (), "estimator.discount": FixedDiscounts()})
+    return config
 
 
 def _choose(config: Config, asked: Mapping[str, Any]) -> Config:

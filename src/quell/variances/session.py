@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from quell.config import replace
 from quell.estimate import Estimator, State, calm, contributions
-from quell.lab.points import Point
-from quell.lab.rows import Row
-from quell.methods import make_directions, make_estimator
-from quell.reduce import Sums, blocks
+from quell.variances.points import Point
+from quell.variances.rows import Row
+from quell.training.methods import make_directions, make_estimator
+from quell.estimate.reduce import Sums, blocks
 from quell.rollout import CpuEngine
 from quell.types import Batch, Episodes
 
