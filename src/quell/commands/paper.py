@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from quell.config import Preset, check_out, default_workers
+from quell.config import Preset, check_out
 from quell.errors import UsageError, did_you_mean, require
+from quell.rollout import default_workers
 
 if TYPE_CHECKING:
     from quell.campaign.plan import Job

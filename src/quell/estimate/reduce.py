@@ -144,7 +144,7 @@ def sum_by_vmap(estimator: Estimator, problem: Problem, batch: Batch, rows: Rows
 
 
 @functools.lru_cache(maxsize=16)
-def _mapped(estimator: Estimator, problem: Problem) -> Callable[..., Any]:
+def _mapped(estimator: Any, problem: Problem) -> Callable[..., Any]:
     """Compiled (pairs, rows, shared, theta) -> sums over pairs."""
     import jax
     import jax.numpy as jnp
