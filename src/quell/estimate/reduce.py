@@ -130,7 +130,7 @@ def _accumulate(sums: Sums, terms: dict[str, Any], *, good: bool) -> None:
             sums[name] += term
 
 
-def sum_by_vmap(estimator: Estimator, problem: Problem, batch: Batch, rows: Rows, theta: Array) -> Sums:
+def sum_by_vmap(estimator: Any, problem: Problem, batch: Batch, rows: Rows, theta: Array) -> Sums:
     """The same sums with all pairs at once in JAX, in its own precision: on an accelerator where there is one."""
     paths = batch.rollouts.trajectories
     pairs = [directions_of(problem, batch.episodes, pair) for pair in range(batch.pairs)]

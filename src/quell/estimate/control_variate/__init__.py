@@ -68,7 +68,7 @@ class ControlVariate:
             raise UsageError("estimator.value_decay is read only where there is a value function (baseline or values)")
 
     def _baseline_kind(self) -> list[Kind]:
-        return [self.baseline] if self.baseline in ("linear", "network") else []  # type: ignore[list-item]
+        return [self.baseline] if self.baseline in ("linear", "network") else []
 
     def _value(self, problem: Problem, kind: Kind) -> ValueFunction:
         return ValueFunction(kind, problem.policy.obs_size, decay=self.value_decay)
