@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import mean, stdev
 
 import tyro
-from quell.plot import curves
+from quell.figures import curves
 from rich.console import Console
 from rich.table import Table
 
