@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Collector
-from linear_gaussian import LinearGaussian, smoothed_gradient
+from linear_gaussian import POLICY, THETA, LinearGaussian, smoothed_gradient
 
 import quell.estimate.control_variate as cv_module
 import quell.estimate.returns as returns_module
@@ -38,8 +38,6 @@ from quell.types import Batch, Episodes, Rollouts, Sums
 
 PAIRS = 4000
 SIGMA = 0.3
-POLICY = Policy(1, 2, hidden=(), init_std=0.7)
-THETA = np.array([0.1, -0.2, 0.15, 0.1, -0.4, -0.2], np.float32)
 
 
 def collector(kind: str = "gaussian", seed: int = 0, pairs: int = PAIRS) -> Collector:
