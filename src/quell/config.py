@@ -77,6 +77,12 @@ class Config:
     def validate(self) -> Config:
         """Raise UsageError naming the first setting that makes no sense."""
         registry.check(self)
+        for name, value in flatten(self).items():
+            if not registry.is_plain(value):
+                raise UsageError(
+                    f"config.json cannot hold {name}, {value!r}; a field of a strategy that is no setting "
+                    "is declared with dataclasses.field(metadata=quell.registry.NO_SETTING)"
+                )
         if any(isinstance(getattr(self, name), registry.Elsewhere) for name in STRATEGIES):
             return self
         if self.estimator.needs.perturbed != (self.directions.sigma > 0):

@@ -59,6 +59,8 @@ class Range:
         return None
 
 
+NO_SETTING = {"setting": False}
+"""Metadata of a field that config.json does not hold, such as a function; its owner is passed again to go on."""
 POSITIVE, SHARE = Range(above=0), Range(low=0, high=1)
 COUNT, SIZE = Range(low=0), Range(low=1)
 DISCOUNT = Range(above=0, high=1)
@@ -93,10 +95,11 @@ def name_of(strategy: Any) -> str:
 
 
 def settings_of(strategy: Any) -> dict[str, Any]:
-    """A strategy's settings by name."""
+    """A strategy's settings by name: its fields, but for those declared with `field(metadata=NO_SETTING)`."""
     if isinstance(strategy, Elsewhere):
         return strategy.settings
-    return {item.name: getattr(strategy, item.name) for item in dataclasses.fields(strategy)}
+    own = (item for item in dataclasses.fields(strategy) if item.metadata.get("setting", True))
+    return {item.name: getattr(strategy, item.name) for item in own}
 
 
 @dataclass(frozen=True)
@@ -186,6 +189,15 @@ def _type_complaint(value: Any, hint: Any) -> str | None:
         str: ("text", not isinstance(value, str)),
     }.get(hint)
     return f"must be {wrong[0]}, got {value!r}" if wrong and wrong[1] else None
+
+
+def is_plain(value: Any) -> bool:
+    """Whether config.json can hold a value."""
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and is_plain(item) for key, item in value.items())
+    if isinstance(value, tuple | list):
+        return all(map(is_plain, value))
+    return value is None or isinstance(value, str | int | float)
 
 
 def hints(cls: Any) -> dict[str, Any]:

@@ -34,9 +34,7 @@ PARAMETERS, POLICYS = ChosenCoefficients(), ChosenCoefficients(metric="policy")
 
 
 def chosen(rule: ChosenCoefficients, *values: Any) -> ControlVariate:
-    return ControlVariate(
-        shaping="none", discount=FixedDiscounts(gammas=(1.0, 0.8)), coefficients=rule, values=values
-    )
+    return ControlVariate(shaping="none", discount=FixedDiscounts(gammas=(1.0, 0.8)), coefficients=rule, values=values)
 
 
 def of_columns(columns: np.ndarray) -> Products:
@@ -146,7 +144,13 @@ def test_nothing_is_known_at_the_start_and_bad_settings_are_refused() -> None:
 
 
 def test_the_same_theta_for_any_number_of_workers_and_across_a_stop(tmp_path: Path) -> None:
-    settings: dict[str, Any] = {"horizon": 10, "eval_every": 0, "out": tmp_path, "progress": False, "metric": "parameters"}
+    settings: dict[str, Any] = {
+        "horizon": 10,
+        "eval_every": 0,
+        "out": tmp_path,
+        "progress": False,
+        "metric": "parameters",
+    }
     whole = quell.train("lqr-302", steps=400, workers=1, name="whole", **settings)
     part = quell.train("lqr-302", steps=200, workers=2, name="part", **settings)
     resumed = quell.resume(part.path, steps=400, workers=2, progress=False)
