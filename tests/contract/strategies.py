@@ -1,0 +1,53 @@
+"""Everything registered, ready to be looped over: a strategy that is added is tested without being named here."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Any, get_args
+
+from quell import registry
+from quell.estimate.control_variate import ControlVariate
+from quell.estimate.control_variate.coefficients import MomentsCoefficients
+from quell.perturb import Unperturbed
+from quell.perturb.gaussian import Gaussian
+from quell.training.methods import METHODS, make_config
+
+SIGMA = 0.3
+
+
+def all_of(kind: str) -> list[Any]:
+    """One of each, with its defaults."""
+    return [cls() for cls in registry.table(kind).values()]
+
+
+def estimators() -> list[Any]:
+    """Every estimator as it comes, as the methods use it, and every way to be a control variate."""
+    found = all_of("estimator")
+    for method, preset in itertools.product(METHODS, ("paper", "tuned")):
+        if method.count("+") in (0, 3):  # without PPO's switches, and with all of them
+            found.append(make_config("lqr", method, preset).estimator)  # type: ignore[arg-type]
+    for discount, coefficients in itertools.product(all_of("discount"), all_of("coefficients")):
+        found.append(ControlVariate(discount=discount, coefficients=coefficients))
+    for baseline in get_args(registry.hints(ControlVariate)["baseline"]):
+        found.append(ControlVariate(baseline=baseline, coefficients=MomentsCoefficients()))
+    return list(dict.fromkeys(found))
+
+
+def label(strategy: Any) -> str:
+    """A strategy's name with the settings that are not its defaults."""
+    defaults = type(strategy)()
+    parts = [registry.name_of(strategy)]
+    for name, value in registry.settings_of(strategy).items():
+        if value != getattr(defaults, name):
+            parts.append(registry.name_of(value) if registry.is_strategy(value) else f"{name}={value}")
+    return "-".join(parts).replace(" ", "")
+
+
+def directions_for(estimator: Any) -> Any:
+    return Gaussian(sigma=SIGMA) if estimator.needs.perturbed else Unperturbed()
+
+
+def unshaped(estimator: Any) -> Any:
+    """The estimator without a scale taken from its own batch, where it can do without."""
+    return dataclasses.replace(estimator, shaping="none") if hasattr(estimator, "shaping") else estimator
