@@ -28,7 +28,13 @@ class Collector:
     def theta(self) -> Array:
         return self.policy.init(generator(self.problem.seed, Purpose.INIT))
 
-    def rollout(self, theta: Array, episodes: Episodes, chunks: Sequence[Sequence[int]] | None = None) -> Rollouts:
+    def rollout(
+        self,
+        theta: Array,
+        episodes: Episodes,
+        chunks: Sequence[Sequence[int]] | None = None,
+        normaliser: tuple[Array, Array] | None = None,
+    ) -> Rollouts:
         n, t, o = len(episodes.members), self.task.horizon, self.policy.obs_size
         results = Results(
             obs=np.full((n, t, o), np.nan, np.float32),
@@ -40,7 +46,7 @@ class Collector:
             states=np.full((n, episodes.states, o), np.nan, np.float32),
         )
         for chunk in chunks or [range(n)]:
-            self.simulator.run(theta, episodes, chunk, None, results)
+            self.simulator.run(theta, episodes, chunk, normaliser, results)
         return Rollouts(
             results.rewards,
             results.steps,

@@ -255,7 +255,11 @@ def test_compiling_is_noticed() -> None:
         reduce_module._mapped.cache_clear()
         weighted_scores.cache_clear()
         policy = Policy(1, 1, hidden=(3,))
-        arrays = (np.zeros((2, policy.dim), np.float32), np.zeros((2, 5, 1), np.float32), np.zeros((2, 5, 1), np.float32))
+        arrays = (
+            np.zeros((2, policy.dim), np.float32),
+            np.zeros((2, 5, 1), np.float32),
+            np.zeros((2, 5, 1), np.float32),
+        )
         weighted_scores(policy)(*arrays, np.zeros((2, 1, 5), np.float32))
         assert compiled
     finally:

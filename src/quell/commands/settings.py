@@ -95,16 +95,22 @@ def _spelled_out(word: str, config: Config, engine: str, shared: set[str]) -> st
         positive = full_name(".".join(filter(None, (parents, last.removeprefix("no_")))), known)
         if positive is None or not last.startswith("no_"):
             if name in _of_other_engines(engine):
-                raise UsageError(f"--{flag} is not a setting of engine {engine!r}; add --engine with the one it is for")
+                own = ", ".join(f"--{key.replace('_', '-')}" for key in _of_engine(engine))
+                raise UsageError(
+                    f"engine {engine!r} reads no setting --{flag}; it reads: {own} (--engine chooses another)"
+                )
             raise unread(config, name, flags=True)
         parents, _, last = positive.rpartition(".")
         full = ".".join(filter(None, (parents, f"no_{last}")))
     return f"--{full.replace('_', '-')}{equals}{value}"
 
 
+def _of_engine(engine: str) -> list[str]:
+    return [item.name for item in dataclasses.fields(registry.table("engine")[engine])]
+
+
 def _of_other_engines(engine: str) -> set[str]:
-    others = (cls for name, cls in registry.table("engine").items() if name != engine)
-    return {item.name for cls in others for item in dataclasses.fields(cls)}
+    return {name for other in registry.table("engine") if other != engine for name in _of_engine(other)}
 
 
 def _form(owner: Any) -> tuple[type[Any], Any]:
