@@ -14,10 +14,12 @@ import pytest
 import quell
 from quell import registry
 from quell.errors import UsageError
+from quell.estimate.control_variate import ControlVariate
+from quell.estimate.control_variate.coefficients import SgdCoefficients, Space
 from quell.estimate.score import Score
 from quell.perturb.gaussian import Gaussian
 from quell.registry import NO_SETTING, POSITIVE
-from quell.types import Array, Metrics
+from quell.types import Array, Metrics, State
 from quell.update import Context
 from quell.update.first_order import Adam, OwnOptax
 
@@ -91,6 +93,54 @@ def test_an_own_estimator(tmp_path: Path) -> None:
     resumed = quell.resume(own.path, steps=160, estimator=Halved(), progress=False)
     whole = quell.train("lqr-302", estimator=Halved(), method="es", name="whole", **{**settings, "steps": 160})
     assert resumed.finished
+    assert (resumed.theta == whole.theta).all()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unnamed(Score):
+    """A subclass that keeps its parent's name."""
+
+    more: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Impostor(Score):
+    """Says that it is another."""
+
+    name: ClassVar[str] = "score"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Damped(SgdCoefficients):
+    """Coefficients of one's own within our control variate."""
+
+    damping: float = 0.5
+
+    name: ClassVar[str] = "damped"
+
+    def coefficients(self, space: Space, state: State) -> tuple[Array, Metrics]:
+        beta, known = super().coefficients(space, state)
+        return self.damping * beta, known
+
+
+def test_a_subclass_is_not_its_parent(tmp_path: Path) -> None:
+    result = quell.train("lqr-302", method="es", estimator=Unnamed(), out=tmp_path, **SHORT)
+    assert isinstance(result.config.estimator, registry.Elsewhere)
+    assert result.config.estimator.name == "Unnamed"
+    with pytest.raises(UsageError, match="quell has a 'score' of its own; give yours another `name`"):
+        quell.train("lqr-302", method="es", estimator=Impostor(), out=tmp_path, **SHORT)
+    with pytest.raises(UsageError, match="estimator must be one of control-variate, .*, or an object of that kind"):
+        quell.train("lqr-302", method="es", estimator=Unnamed, out=tmp_path, **SHORT)
+
+
+def test_own_coefficients_within_our_control_variate(tmp_path: Path) -> None:
+    settings = {**SHORT, "out": tmp_path, "preset": "paper", "coefficients": Damped()}
+    part = quell.train("lqr-302", name="part", **settings)
+    assert part.config.estimator.settings["coefficients"].name == "damped"  # type: ignore[attr-defined]
+    with pytest.raises(UsageError, match="pass it as estimator="):
+        quell.resume(part.path, steps=400, progress=False)
+    resumed = quell.resume(part.path, steps=400, estimator=ControlVariate(coefficients=Damped()), progress=False)
+    whole = quell.train("lqr-302", name="whole", **{**settings, "steps": 400})
     assert (resumed.theta == whole.theta).all()
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +13,7 @@ from typing import Annotated, Any
 import tyro
 
 from quell import registry
-from quell.config import Config, flatten, full_name, unread
+from quell.config import Config, Unread, flatten, full_name
 from quell.errors import UsageError, did_you_mean
 from quell.rollout import Compute
 
@@ -53,6 +55,15 @@ def take_choices(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
         else:
             rest.append(word)
     return chosen, rest
+
+
+@contextmanager
+def as_flags() -> Iterator[None]:
+    """Around what speaks of settings by their names in Python: a refusal then speaks of flags."""
+    try:
+        yield
+    except Unread as refusal:
+        raise refusal.as_flag() from None
 
 
 def parse(
@@ -99,7 +110,7 @@ def _spelled_out(word: str, config: Config, engine: str, shared: set[str]) -> st
                 raise UsageError(
                     f"engine {engine!r} reads no setting --{flag}; it reads: {own} (--engine chooses another)"
                 )
-            raise unread(config, name, flags=True)
+            raise Unread(config, name, flags=True)
         parents, _, last = positive.rpartition(".")
         full = ".".join(filter(None, (parents, f"no_{last}")))
     return f"--{full.replace('_', '-')}{equals}{value}"
