@@ -8,11 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-import quell.estimate.control_variate as cv_module
-from quell import cli
-from quell.errors import UsageError
-from quell.estimate.policy_gradient import Advantages, Baseline
 from quell.lab import session as session_module
 from quell.lab.fisher import STATES, in_metric
 from quell.lab.gain import gains, step
@@ -20,6 +15,11 @@ from quell.lab.measure import Measurement, measure
 from quell.lab.points import Point, find_point
 from quell.lab.rows import Row, find_row, find_rows, gamma_rows
 from quell.lab.summary import gram, ratio_interval, resamples, summarise, variance, variances
+
+import quell.estimate.control_variate as cv_module
+from quell import cli
+from quell.errors import UsageError
+from quell.estimate.policy_gradient import Advantages, Baseline
 from quell.policy import Policy
 from quell.types import Batch
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -211,17 +213,29 @@ def test_the_loop_equals_the_map(estimator: Any) -> None:
     assert np.linalg.norm(one - other) < 1e-3 * np.linalg.norm(one)
 
 
+@contextmanager
+def compilations() -> Iterator[list[str]]:
+    """What JAX compiles meanwhile."""
+    import jax
+
+    compiled: list[str] = []
+
+    def note(event: str, duration_secs: float, **_: str | int) -> None:
+        if "backend_compile" in event:
+            compiled.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(note)
+    try:
+        yield compiled
+    finally:
+        jax.monitoring.unregister_event_duration_listener(note)
+
+
 @everyone
 @pytest.mark.parametrize("how", ["loop", "vmap"])
 def test_the_second_call_does_not_compile(estimator: Any, how: str) -> None:
     """Shapes never depend on data: other episodes, bad pairs or theta compile nothing new."""
-    import jax
-
-    compiled: list[str] = []
-    jax.monitoring.register_event_duration_secs_listener(
-        listener := lambda name, seconds, **_: compiled.append(name) if "backend_compile" in name else None
-    )
-    try:
+    with compilations() as compiled:
         data = collector(estimator)
         state = estimator.init(data.problem)
         for iteration in range(3):
@@ -239,19 +253,11 @@ def test_the_second_call_does_not_compile(estimator: Any, how: str) -> None:
             if iteration == 0:
                 compiled.clear()
         assert not compiled
-    finally:
-        jax.monitoring.unregister_event_duration_listener(listener)
 
 
 def test_compiling_is_noticed() -> None:
     """The event that the test above listens to is there."""
-    import jax
-
-    compiled: list[str] = []
-    jax.monitoring.register_event_duration_secs_listener(
-        listener := lambda name, seconds, **_: compiled.append(name) if "backend_compile" in name else None
-    )
-    try:
+    with compilations() as compiled:
         reduce_module._mapped.cache_clear()
         weighted_scores.cache_clear()
         policy = Policy(1, 1, hidden=(3,))
@@ -262,8 +268,6 @@ def test_compiling_is_noticed() -> None:
         )
         weighted_scores(policy)(*arrays, np.zeros((2, 1, 5), np.float32))
         assert compiled
-    finally:
-        jax.monitoring.unregister_event_duration_listener(listener)
 
 
 @everyone

@@ -83,7 +83,7 @@ def test_every_setting_matters(step: Any) -> None:
     usual = walk(step, 6)[0]
     for name, hint in registry.hints(type(step)).items():
         value = getattr(step, name)
-        others = [o for o in get_args(hint) if isinstance(o, str) and o != value] or [value / 2, 0.1]
+        others: list[Any] = [o for o in get_args(hint) if isinstance(o, str) and o != value] or [value / 2, 0.1]
         for other in others[:1] if isinstance(value, str) else others[-1:] if value < 1e-3 else others[:1]:
             changed = dataclasses.replace(step, **{name: other})
             registry.check(changed)

@@ -21,7 +21,7 @@ from quell.estimate.reduce import sum_by_loop
 from quell.estimate.score import Score
 from quell.types import Array, Batch, Sums
 
-RULE = {"discount": FixedDiscounts(gammas=(0.9,)), "coefficients": FixedCoefficient(value=-0.6)}
+RULE: dict[str, Any] = {"discount": FixedDiscounts(gammas=(0.9,)), "coefficients": FixedCoefficient(value=-0.6)}
 
 
 @dataclass(frozen=True, kw_only=True)

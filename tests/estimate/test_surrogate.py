@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import Collector
@@ -27,7 +28,9 @@ def test_surrogates_reduce_to_the_plain_gradient_on_the_first_update() -> None:
     assert paths is not None
 
     def mean(theta: jax.Array) -> jax.Array:
-        return (values * log_prob(POLICY, theta, paths.obs, paths.actions)).sum() / rows.shared["steps"]
+        return (
+            values * log_prob(POLICY, theta, jnp.asarray(paths.obs), jnp.asarray(paths.actions))
+        ).sum() / rows.shared["steps"]
 
     assert ppo == pytest.approx(np.asarray(jax.grad(mean)(THETA)), rel=1e-3, abs=1e-5)
 

@@ -33,7 +33,7 @@ from quell.perturb.gcmc import Gcmc
 from quell.perturb.orthogonal import Orthogonal
 from quell.perturb.qmc import Qmc
 from quell.policy import Policy
-from quell.tasks.lqr import linear_gradient, linear_return
+from quell.tasks.lqr import Lqr, linear_gradient, linear_return
 from quell.types import Batch, Episodes, Rollouts, Sums
 
 PAIRS = 4000
@@ -74,7 +74,7 @@ def z_scores(total: np.ndarray, squares: np.ndarray, exact: np.ndarray, scale: f
 def test_es_against_the_closed_form(kind: str) -> None:
     sums = sums_of(Score(shaping="none"), collector(kind))
     exact = smoothed_gradient(THETA, SIGMA, 1.0, 6)
-    assert np.abs(z_scores(sums["x"], sums["xx"], exact, np.linalg.norm(exact))).max() < 4.5
+    assert np.abs(z_scores(sums["x"], sums["xx"], exact, float(np.linalg.norm(exact)))).max() < 4.5
 
 
 def test_qmc_against_the_closed_form() -> None:
@@ -129,7 +129,7 @@ def test_pg_at_theta_against_the_closed_form(gamma: float) -> None:
 @pytest.mark.parametrize("gamma", [0.8, 1.0])
 def test_pg_on_lqr_against_its_closed_form(gamma: float) -> None:
     """A linear policy u = W'x + b on the real task: W = -K'. Power: 5 standard errors are at most 25% of it."""
-    task = quell.tasks.get("lqr", horizon=8)
+    task = Lqr(horizon=8)
     policy = Policy(3, 3, hidden=(), init_std=0.5)
     gain = 0.4 * np.eye(3) + np.random.default_rng(0).uniform(-0.2, 0.2, (3, 3))
     theta = np.concatenate([-gain.T.reshape(-1), np.zeros(3), np.full(3, np.log(0.5))]).astype(np.float32)
@@ -145,7 +145,7 @@ def test_pg_on_lqr_against_its_closed_form(gamma: float) -> None:
 
 
 def test_the_lqr_gradient_is_the_slope_of_the_exact_return() -> None:
-    task = quell.tasks.get("lqr", horizon=12)
+    task = Lqr(horizon=12)
     gain, bump = 0.3 * np.eye(3) + 0.05, 1e-6 * np.arange(9).reshape(3, 3)
     by_gain, by_log_std = linear_gradient(task, gain, 0.5)
     up, down = (linear_return(task, np.stack([gain + sign * bump] * 12), 0.5) for sign in (1, -1))
@@ -156,7 +156,7 @@ def test_the_lqr_gradient_is_the_slope_of_the_exact_return() -> None:
 
 def undiscounted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the control variate use the reward-to-go as eq. (5) prints it: without gamma^{t'-t}."""
-    sound = cv_module.advantages
+    sound = cv_module.advantages  # type: ignore[attr-defined]
 
     def printed(data: Batch, gammas: Sequence[float], baseline: Baseline) -> Advantages:
         values = sound(data, [1.0] * len(gammas), baseline).values

@@ -71,7 +71,9 @@ def test_gaussian_log_prob_is_the_density_of_the_actions_drawn() -> None:
     actions = RNG.standard_normal((4, 3)).astype(np.float32)
     mean = np.asarray(outputs(policy, jnp.asarray(theta), jnp.asarray(obs)))
     expected = stats.norm.logpdf(actions, mean, policy.std(theta)).sum(axis=1)
-    assert np.asarray(log_prob(policy, theta, obs, actions)) == pytest.approx(expected, rel=1e-4)
+    assert np.asarray(log_prob(policy, jnp.asarray(theta), jnp.asarray(obs), jnp.asarray(actions))) == pytest.approx(
+        expected, rel=1e-4
+    )
     # and what `actor` draws has that mean and spread: 20,000 draws, 5 standard errors
     drawn = actor(policy, np.broadcast_to(theta, (20_000, policy.dim)))(
         np.broadcast_to(obs[0], (20_000, 5)), policy.draw_noise(np.random.default_rng(1), 20_000)
@@ -92,7 +94,7 @@ def test_categorical_choices_follow_the_softmax() -> None:
     counts = np.bincount(drawn.astype(int), minlength=4)
     assert stats.chisquare(counts, probability / probability.sum() * n).pvalue > 1e-4
     index = np.arange(4, dtype=np.float32)[:, None]
-    log_p = log_prob(policy, theta, np.broadcast_to(obs, (4, 5)), index)
+    log_p = log_prob(policy, jnp.asarray(theta), jnp.asarray(np.broadcast_to(obs, (4, 5))), jnp.asarray(index))
     assert np.exp(np.asarray(log_p)) == pytest.approx(probability, rel=1e-4)
 
 
@@ -108,7 +110,7 @@ def test_weighted_scores_against_finite_differences(policy: Policy) -> None:
         basis = np.eye(policy.dim)[:: max(1, policy.dim // 40)] * 1e-6
 
         def weighted(at: np.ndarray) -> np.ndarray:
-            return weights @ np.asarray(log_prob(policy, jnp.asarray(at), obs, actions))
+            return weights @ np.asarray(log_prob(policy, jnp.asarray(at), jnp.asarray(obs), jnp.asarray(actions)))
 
         numeric = np.array([(weighted(theta + e) - weighted(theta - e)) / 2e-6 for e in basis]).T
     assert found[:, :: max(1, policy.dim // 40)] == pytest.approx(numeric, abs=1e-6)
@@ -130,8 +132,8 @@ def test_kl_against_its_definition() -> None:
     a, b = (jnp.asarray(t) for t in thetas(policy, 2))
     one = jnp.asarray(RNG.standard_normal((1, 2)), jnp.float32)
     noise = RNG.standard_normal((200_000, 2)).astype(np.float32)
-    drawn = np.asarray(outputs(policy, a, one)) + policy.std(np.asarray(a)) * noise
-    gap = np.asarray(log_prob(policy, a, one, drawn) - log_prob(policy, b, one, drawn), float)
+    drawn = jnp.asarray(np.asarray(outputs(policy, a, one)) + policy.std(np.asarray(a)) * noise)
+    gap = np.asarray(log_prob(policy, a, one, drawn) - log_prob(policy, b, one, drawn), np.float64)
     assert float(kl(policy, a, b, one)[0]) == pytest.approx(gap.mean(), abs=5 * gap.std() / np.sqrt(len(gap)))
 
 

@@ -111,7 +111,8 @@ def test_a_stopped_worker() -> None:
 def test_a_worker_stopped_between_episodes_and_contributions() -> None:
     """Its trajectories are gone, so its episodes are run again elsewhere, to the same bits."""
     made = trainer(Ray(workers=2))
-    ask, hit = made.engine.rollout, []
+    ask = made.engine.rollout
+    hit: list[int] = []
 
     def rollout_then_kill(*args: Any) -> Any:
         found = ask(*args)
@@ -120,7 +121,7 @@ def test_a_worker_stopped_between_episodes_and_contributions() -> None:
             os.kill(hit[0], signal.SIGKILL)
         return found
 
-    made.engine.rollout = rollout_then_kill  # type: ignore[method-assign]
+    made.engine.rollout = rollout_then_kill  # type: ignore[method-assign,assignment]
     found, _ = run(made, 2)
     assert made.engine.metrics()["cluster/reissued"] == 1
     assert found == local(2)
