@@ -207,7 +207,7 @@ class TestConfig:
             if not target:
                 continue
             target["nonsense"] = 1
-            with pytest.raises(UsageError, match="there is no setting .*nonsense"):
+            with pytest.raises(UsageError, match=r"there is no setting .*nonsense"):
                 from_dict(values)
 
     def test_every_setting_has_its_dotted_name(self, method: str, preset: Any) -> None:
@@ -224,7 +224,7 @@ def test_names_may_be_shortened_where_that_is_unique() -> None:
     assert replace(config, {"discount.start": 0.6}) == replace(config, {"estimator.discount.start": 0.6})
     assert replace(config, {"start": 0.6}) == replace(config, {"estimator.discount.start": 0.6})
     with pytest.raises(
-        UsageError, match="'rate' could be estimator.discount.rate or estimator.coefficients.rate: say which"
+        UsageError, match=r"'rate' could be estimator.discount.rate or estimator.coefficients.rate: say which"
     ):
         replace(config, {"rate": 0.1})
     assert replace(config, {"discount.rate": 0.1}) == replace(config, {"estimator": {"discount": {"rate": 0.1}}})

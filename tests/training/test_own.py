@@ -88,7 +88,7 @@ def test_an_own_estimator(tmp_path: Path) -> None:
     assert quell.evaluate(loaded, episodes=2, workers=1).returns.shape == (2,)
     with pytest.raises(UsageError, match=r"estimator 'halved' is not quell's own: pass it as estimator=\.\.\."):
         quell.resume(own.path, steps=160, progress=False)
-    with pytest.raises(UsageError, match="estimator.factor differs"):
+    with pytest.raises(UsageError, match=r"estimator.factor differs"):
         quell.resume(own.path, steps=160, estimator=Halved(factor=0.25), progress=False)
     resumed = quell.resume(own.path, steps=160, estimator=Halved(), progress=False)
     whole = quell.train("lqr-302", estimator=Halved(), method="es", name="whole", **{**settings, "steps": 160})
@@ -129,7 +129,7 @@ def test_a_subclass_is_not_its_parent(tmp_path: Path) -> None:
     assert result.config.estimator.name == "Unnamed"
     with pytest.raises(UsageError, match="quell has a 'score' of its own; give yours another `name`"):
         quell.train("lqr-302", method="es", estimator=Impostor(), out=tmp_path, **SHORT)
-    with pytest.raises(UsageError, match="estimator must be one of control-variate, .*, or an object of that kind"):
+    with pytest.raises(UsageError, match=r"estimator must be one of control-variate, .*, or an object of that kind"):
         quell.train("lqr-302", method="es", estimator=Unnamed, out=tmp_path, **SHORT)
 
 
@@ -148,7 +148,7 @@ def test_own_settings_are_set_by_name_and_checked(tmp_path: Path) -> None:
     settings = {**SHORT, "out": tmp_path, "method": "es", "estimator": Halved()}
     result = quell.train("lqr-302", factor=0.25, **settings)
     assert json.loads((result.path / "config.json").read_text())["estimator"]["factor"] == 0.25
-    with pytest.raises(UsageError, match="estimator.factor must be greater than 0"):
+    with pytest.raises(UsageError, match=r"estimator.factor must be greater than 0"):
         quell.train("lqr-302", factor=-1.0, **settings)
     with pytest.raises(UsageError, match=r"no setting 'gamma'.*estimator.factor"):
         quell.train("lqr-302", gamma=0.9, **settings)
@@ -162,7 +162,7 @@ class WithFunction(Score):
 
 
 def test_what_config_json_cannot_hold_is_said_before_anything_is_written(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot hold estimator.function"):
+    with pytest.raises(UsageError, match=r"cannot hold estimator.function"):
         quell.train("lqr-302", method="es", estimator=WithFunction(), out=tmp_path / "runs", **SHORT)
     assert not (tmp_path / "runs").exists()
 

@@ -134,7 +134,7 @@ def test_nothing_is_known_at_the_start_and_bad_settings_are_refused() -> None:
     assert estimated.metrics["auto/plain"] == 1
     assert {name: a.dtype for name, a in estimated.state.items()} == dict.fromkeys(estimated.state, np.dtype(float))
     for gammas in ((), (1.0, 1.0), (1.5,)):
-        with pytest.raises(UsageError, match="discount.gammas"):
+        with pytest.raises(UsageError, match=r"discount.gammas"):
             check(dataclasses.replace(chosen(PARAMETERS), discount=FixedDiscounts(gammas=gammas)))
     for values in (("x",), ("linear", "linear")):
         with pytest.raises(UsageError, match="values"):
