@@ -10,6 +10,7 @@ from quell.lab.gain import Gain
 from quell.lab.measure import Measurement
 from quell.lab.summary import Summary
 from quell.stats import Interval
+from quell.terminal import tables
 
 
 @dataclass(frozen=True)
@@ -61,31 +62,35 @@ def lines(report: Report) -> list[str]:
     m, config = report.measurement, report.measurement.point.config
     std = float(m.point.policy.std(m.point.theta).mean())
     title = f"{config.task} at {m.point.where}" + (f", {report.label}" if report.label else "")
-    found = [
+    text = [
         f"{title}: return {m.mean_return:.4g} ± {m.return_std:.3g}, action std {std:.3g}, sigma {config.sigma:g}, "
         f"d = {len(m.point.theta):,}",
         f"{len(m.rows[0].gradients)} iterations of {config.pairs} pairs; 95% intervals; ratios relative to ES",
-        f"{'':<16}{'V[g]':>10}  {'ratio':<27}{'Fisher ratio':<25}{'cosine':>7}{'bias z':>8}{'max z':>7}"
-        f"{'step':>7}{'cost':>8}",
+        *tables.lines(HEAD, map(_row, report.summaries)),
     ]
-    found += map(_line, report.summaries)
-    for s in report.summaries:
-        if s.eta:
-            found.append(f"eta of {s.name:<12} " + "  ".join(f"{layer} {value:.2f}" for layer, value in s.eta.items()))
-    found.append(
+    text += [
+        f"eta of {s.name:<12} " + "  ".join(f"{layer} {value:.2f}" for layer, value in s.eta.items())
+        for s in report.summaries
+        if s.eta
+    ]
+    text.append(
         "max z: along the gradient or its part in one layer; step: how long a step it bears, relative to ES; "
         "cost: ratio x time of an iteration"
     )
     if report.gains:
-        found += ["", f"{'gain of one step':<24}{'return':<30}less that of ES"]
-        found += [f"{g.name:<12}{g.kind:<5}{g.size:<7g}{_gain(g.gain):<30}{_gain(g.over_es)}" for g in report.gains]
-    return found
+        rows = [(g.name, g.kind, f"{g.size:g}", _gain(g.gain), _gain(g.over_es)) for g in report.gains]
+        text += ["", *tables.lines(("<gain of one step", "<", "<", "<return", "<less that of ES"), rows)]
+    return text
 
 
-def _line(s: Summary) -> str:
-    line = f"{s.name:<16}{s.variance.value:>10.3g}  {_interval(s.ratio):<27}{_interval(s.fisher_ratio):<25}"
-    line += f"{s.cosine.value:>7.3f}{s.bias.along:>8.1f}{s.bias.worst:>7.1f}{s.step:>7.2g}{s.cost:>8.2g}"
-    return line + ("  biased?" if s.bias.p < 1e-4 or abs(s.bias.worst) > 4 else "")
+HEAD = ("<", "V[g]", "<ratio", "<Fisher ratio", "cosine", "bias z", "max z", "step", "cost", "<")
+
+
+def _row(s: Summary) -> tuple[str, ...]:
+    ratios = _interval(s.ratio), _interval(s.fisher_ratio)
+    worth = f"{s.bias.along:.1f}", f"{s.bias.worst:.1f}", f"{s.step:.2g}", f"{s.cost:.2g}"
+    doubt = "biased?" if s.bias.p < 1e-4 or abs(s.bias.worst) > 4 else ""
+    return s.name, f"{s.variance.value:.3g}", *ratios, f"{s.cosine.value:.3f}", *worth, doubt
 
 
 def _interval(x: Interval) -> str:
