@@ -46,9 +46,9 @@ def throughput(method: str, rounds: int) -> dict[str, float]:
     finally:
         for trainer in trainers.values():
             trainer.close()
-    found = {name: statistics.median(values) for name, values in speeds.items()}
+    medians = {name: statistics.median(values) for name, values in speeds.items()}
     ratios = [ray / local for local, ray in zip(speeds["local"], speeds["ray"], strict=True)]
-    return {**found, "ratio": statistics.median(ratios)}
+    return {**medians, "ratio": statistics.median(ratios)}
 
 
 def overhead(hidden: tuple[int, ...], workers: int, pairs: int, rounds: int) -> dict[str, float]:
@@ -86,16 +86,16 @@ def main() -> None:
     arguments = parser.parse_args()
     figures: dict[str, object] = {}
     for method in ("es", "cv"):
-        figures[method] = found = throughput(method, arguments.rounds)
-        print(f"halfcheetah {method}: local {found['local']:,.0f} steps/s, ray {found['ray']:,.0f}, ", end="")
-        print(f"ratio {found['ratio']:.3f}", flush=True)
+        figures[method] = measured = throughput(method, arguments.rounds)
+        print(f"halfcheetah {method}: local {measured['local']:,.0f} steps/s, ray {measured['ray']:,.0f}, ", end="")
+        print(f"ratio {measured['ratio']:.3f}", flush=True)
     rows = []
     session = Session(None, 3)
     try:
         for hidden in ((50, 50), (1000, 1000), (3000, 3000)):
             for workers in (1, 2, 3):
-                rows.append(found := overhead(hidden, workers, pairs=4, rounds=arguments.rounds))
-                print("  ".join(f"{name} {value:,.0f}" for name, value in found.items()), flush=True)
+                rows.append(measured := overhead(hidden, workers, pairs=4, rounds=arguments.rounds))
+                print("  ".join(f"{name} {value:,.0f}" for name, value in measured.items()), flush=True)
     finally:
         session.close()
     figures["overhead"], figures["machine"] = rows, dataclasses.asdict(ONE_MACHINE)

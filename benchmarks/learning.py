@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -68,11 +69,10 @@ def plan(wanted: Arguments) -> list[Job]:
     return jobs
 
 
-def read_groups(folder: Path) -> Groups:
-    """All records of a folder."""
+def read_groups(files: Iterable[Path]) -> Groups:
+    """Records by what they have in common."""
     groups: Groups = {}
-    for path in sorted(folder.glob("*.json")):
-        run = read(path)
+    for run in map(read, sorted(files)):
         groups.setdefault((run.config.task, run.config.preset, run.name, run.config.steps), []).append(run)
     return groups
 
@@ -112,7 +112,7 @@ def main(arguments: Arguments) -> None:
     due = [job for job in jobs if not job.done]
     display = CampaignDisplay({job.title: seconds_of(job, {}) for job in due})
     outcomes = Runner(arguments.jobs, display).run(due) if due else []
-    groups = read_groups(arguments.out)
+    groups = read_groups(arguments.out.glob("*.json"))
     if groups:
         (arguments.out / "table.md").write_text(table(groups))
         figure(groups, arguments.out / "curves.png")

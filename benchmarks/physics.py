@@ -39,7 +39,7 @@ class Arguments:
 def main() -> None:
     args = tyro.cli(Arguments)
     mujoco.set_mju_user_warning(lambda message: None)  # about odd initial poses; by default it also writes a log file
-    found = {}
+    microseconds = {}
     for name in tasks.names():
         task = tasks.get(name)
         if not isinstance(task, MujocoTask) or task.own_model:
@@ -56,13 +56,13 @@ def main() -> None:
                     times[kind].append(_microseconds(task, model, actions, ends.setdefault(kind, np.empty(model.nq))))
         for kind in kinds:
             np.testing.assert_array_equal(ends[kind], ends["shipped"])
-        found[name] = {kind: median(values) for kind, values in times.items()}
-        row = found[name]
+        microseconds[name] = {kind: median(values) for kind, values in times.items()}
+        row = microseconds[name]
         print(
             f"{name:<26}" + "".join(f"{value:8.1f}" for value in row.values()) + f"{row['lean'] / row['shipped']:8.2f}"
         )
     if args.json:
-        args.json.write_text(json.dumps(found, indent=1))
+        args.json.write_text(json.dumps(microseconds, indent=1))
 
 
 def _microseconds(task: MujocoTask, model: mujoco.MjModel, actions: np.ndarray, end: np.ndarray) -> float:

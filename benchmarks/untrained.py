@@ -41,7 +41,7 @@ class Arguments:
 
 def returns(task_name: str, output_scale: float, init_std: float, seeds: int, episodes: int) -> list[list[float]]:
     """[seed][episode], actions sampled."""
-    found = []
+    by_seed = []
     for seed in range(seeds):
         settings = {"seed": seed, "policy": {"output_scale": output_scale, "init_std": init_std}}
         config = make_config(task_name, "es", "paper", settings)
@@ -51,23 +51,23 @@ def returns(task_name: str, output_scale: float, init_std: float, seeds: int, ep
         parts = task, policy, make_directions(config, policy)
         with CpuEngine(*parts, workers=default_workers(), members=episodes) as engine:
             rollouts = engine.rollout(theta, Episodes.of_evaluation(0, episodes, mean_action=False))
-            found.append([round(float(value), 3) for value in rollouts.returns])
-    return found
+            by_seed.append([round(float(value), 3) for value in rollouts.returns])
+    return by_seed
 
 
 def main() -> None:
-    given = tyro.cli(Arguments)
+    arguments = tyro.cli(Arguments)
     print(f"| task | {' | '.join(STARTS)} | {' | '.join(f'paper: {name.upper()}' for name in HARDLY_LEARN)} |")
     print("|---" * (1 + len(STARTS) + len(HARDLY_LEARN)) + "|")
     raw = {}
-    for task in given.tasks:
-        raw[task] = {name: returns(task, *start, given.seeds, given.episodes) for name, start in STARTS.items()}
-        per_seed = [np.mean(found, axis=1) for found in raw[task].values()]
+    for task in arguments.tasks:
+        raw[task] = {name: returns(task, *start, arguments.seeds, arguments.episodes) for name, start in STARTS.items()}
+        per_seed = [np.mean(by_seed, axis=1) for by_seed in raw[task].values()]
         cells = [f"{mine.mean():.4g} ± {mine.std(ddof=1):.2g}" for mine in per_seed]
         printed = [score(task, method) or "" for method in HARDLY_LEARN]
         print(f"| {LABELS[task]} | {' | '.join([*cells, *printed])} |", flush=True)
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps(raw, indent=1) + "\n")
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_text(json.dumps(raw, indent=1) + "\n")
 
 
 if __name__ == "__main__":

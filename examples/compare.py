@@ -8,11 +8,11 @@ from pathlib import Path
 from statistics import mean, stdev
 
 import tyro
-from quell.plot import curves
 from rich.console import Console
 from rich.table import Table
 
 import quell
+from quell.figures import curves
 
 
 @dataclass

@@ -183,3 +183,30 @@ def test_refusals() -> None:
         stats.area_under_curve([0, 1], [1, 2, 3])
     with pytest.raises(UsageError, match="increase"):
         stats.area_under_curve([0, 1, 1], [1, 2, 3])
+
+
+def test_spread_is_the_standard_deviation_of_what_is_finite() -> None:
+    x = rng(1).standard_normal(20)
+    assert stats.spread(x) == pytest.approx(x.std())
+    assert stats.spread(x, ddof=1) == pytest.approx(x.std(ddof=1))
+    assert stats.spread([*x, math.nan, math.inf]) == pytest.approx(x.std())
+    assert stats.spread(1e300 * x) == pytest.approx(1e300 * x.std()), "squares would overflow"
+    assert stats.spread([3.0, 3.0]) == stats.spread([0.0]) == 0
+    assert math.isnan(stats.spread([]))
+    assert math.isnan(stats.spread([1.0], ddof=1))
+
+
+def test_t_interval_is_scipys() -> None:
+    x = rng(2).standard_normal(7)
+    low, high = scipy.stats.t.interval(0.95, 6, x.mean(), x.std(ddof=1) / math.sqrt(7))
+    assert stats.t_interval(x) == stats.Interval(pytest.approx(x.mean()), pytest.approx(low), pytest.approx(high))
+
+
+def test_percentile_interval_passes_over_what_is_not_finite() -> None:
+    x = np.arange(101.0)
+    assert stats.percentile_interval(7.0, [*x, math.nan, math.inf]) == stats.Interval(
+        7.0, pytest.approx(2.5), pytest.approx(97.5)
+    )
+    nothing = stats.percentile_interval(7.0, [math.nan])
+    assert math.isnan(nothing.low)
+    assert math.isnan(nothing.high)

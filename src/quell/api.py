@@ -96,8 +96,8 @@ def train(
 
     `settings` are those of the command line: `steps=1_000_000, pairs=10, sigma=0.05`, nested ones as mappings or with
     their dots (`**{"estimator.gamma": 0.99}`). Strategies are objects or names: `estimator=MyEstimator()`,
-    `directions="qmc"`, `step=optax.adam(0.01)`. Everything is written to `out/<task>/<method>/<seed>-<time>/`. It runs on
-    `workers` processes of this machine, or as `engine` says, such as `quell.Ray(workers=8)`.
+    `directions="qmc"`, `step=optax.adam(0.01)`. Everything is written to `out/<task>/<method>/<seed>-<time>/`. It runs
+    on `workers` processes of this machine, or as `engine` says, such as `quell.Ray(workers=8)`.
     """
     label = task if isinstance(task, str) else task.name
     config = make_config(label, method, preset, as_strategies(settings), _given(task)).validate()

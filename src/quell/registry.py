@@ -14,6 +14,7 @@ import dataclasses
 import functools
 import importlib
 import inspect
+import itertools
 import math
 import pkgutil
 import textwrap
@@ -187,28 +188,29 @@ def _type_complaint(value: Any, hint: Any) -> str | None:
     return f"must be {wrong[0]}, got {value!r}" if wrong and wrong[1] else None
 
 
-@functools.cache
-def hints(cls: type[Any]) -> dict[str, Any]:
+def hints(cls: Any) -> dict[str, Any]:
     """The types of a dataclass's fields, with what is annotated."""
+    return _hints(cls)
+
+
+@functools.cache
+def _hints(cls: Any) -> dict[str, Any]:
     known = get_type_hints(cls, include_extras=True)
     return {item.name: known[item.name] for item in dataclasses.fields(cls)}
 
 
-@functools.cache
-def help_texts(cls: type[Any]) -> dict[str, str]:
+def help_texts(cls: Any) -> dict[str, str]:
     """The docstrings under a dataclass's fields, inherited ones too."""
     texts: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         if dataclasses.is_dataclass(base):
-            body = _body(base)
-            for field, following in zip(body, body[1:], strict=False):
-                if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-                    if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
-                        texts[field.target.id] = " ".join(str(following.value.value).split())
+            for field, text in itertools.pairwise(_body(base)):
+                if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+                    texts[ast.unparse(field.target)] = " ".join(ast.literal_eval(text.value).split())
     return texts
 
 
-def _body(cls: type[Any]) -> list[ast.stmt]:
+def _body(cls: Any) -> list[ast.stmt]:
     try:
         parsed = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
     except (OSError, TypeError, IndentationError):  # made in a session without source

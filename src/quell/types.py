@@ -22,8 +22,8 @@ Metrics = dict[str, float]
 class Episodes:
     """What an engine is asked to run: one episode per (pair, sign).
 
-    A member's parameters are theta + sigma * eps(iteration, pair, sign), or theta itself where sign is 0 or there are no
-    directions. `shared_reset` gives both members of a pair the same environment randomness (reset and process noise),
+    A member's parameters are theta + sigma * eps(iteration, pair, sign), or theta itself where sign is 0 or there are
+    no directions. `shared_reset` gives both members of a pair the same environment randomness (reset and process noise),
     and `shared_noise` the same action noise (common random numbers).
     """
 
@@ -105,7 +105,7 @@ class Rollouts:
 
 @dataclass(frozen=True)
 class Batch:
-    """One iteration's episodes and where they were played from; members are ordered pair 0 +, pair 0 -, pair 1 +, ..."""
+    """One iteration's episodes, and where they were played from; members are ordered pair 0 +, 0 -, 1 +, 1 -, ..."""
 
     theta: Array  # [d] float32, where the directions are centred
     episodes: Episodes
@@ -118,7 +118,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Pair:
-    """One pair as an estimator's `terms` sees it, both members in front; `obs` and `actions` where they were recorded."""
+    """One pair as an estimator's `terms` sees it, both members in front; trajectories where they were recorded."""
 
     eps: Any  # [2, d] float32
     steps: Any  # [2]

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from quell.api import Result
 from quell.errors import QuellError, UsageError
 from quell.keys import Purpose, generator
-from quell.training.methods import make_task
+from quell.policy.act import to_environment
 from quell.tasks.base import Task
+from quell.training.methods import make_task
 
 RENDERERS = ("egl", "osmesa")
 WHAT_TO_INSTALL = (
@@ -51,7 +52,7 @@ def film(
     every = max(1, round(speed / 25))  # about 25 pictures per second
     rng = generator(seed, Purpose.EVAL_ACTION, 0) if sample else None
     obs = simulator.reset([generator(seed, Purpose.EVAL_ENVIRONMENT, 0)])
-    bounded = result.policy.policy.to_environment(getattr(simulator, "bounds", None)) or (lambda actions: actions)
+    bounded = to_environment(result.policy.policy, getattr(simulator, "bounds", None)) or (lambda actions: actions)
     active, frames, total = np.ones(1, bool), [], 0.0
     for t in range(task.horizon):
         if t % every == 0 and t < seconds * speed:

@@ -56,6 +56,8 @@ def test_jobs(tmp_path: Path) -> None:
     assert [job.config.steps for job in jobs[:3]] == [500, 500, 200]
     assert jobs[2].record == tmp_path / "out/paper-0.5/summaries/gym-CartPole-v1-es-0.json"
     assert jobs[2].timings == tmp_path / "out/paper-0.5/timings.jsonl"
+    assert {job.config.seed for job in jobs[:4]} == {0}, "one seed of everything comes first"
+    assert len({job.record for job in jobs}) == len({job.title for job in jobs}) == 8
     assert Job.decode(jobs[2].encode()) == jobs[2]
     assert all(seconds_of(job, {}) > 0 for job in jobs)
     labelled = Job(jobs[0].config, tmp_path, tmp_path / "learning/a.json", 3, label="auto")

@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 from made_up import made_up, small_group, write_group
 
-from quell.campaign.plan import Budget, Job
 from quell.cli import main
 from quell.methods import make_config
-from quell.paper.entries import ENTRIES, plan_entry
+from quell.paper.entries import ENTRIES
 from quell.paper.formats import html, latex, markdown
 from quell.paper.published import ABLATION_TASKS, LABELS, SCORES, mean_std, score
 from quell.paper.render import render_group, runs_of
@@ -57,27 +56,19 @@ def test_every_entry_names_tasks_and_methods_that_exist() -> None:
 # Planning
 
 
-def jobs_of(entry: str, tmp_path: Path, budget: Budget, seeds: int = 5, tasks: tuple[str, ...] = ()) -> list[Job]:
-    return plan_entry(
-        ENTRIES[entry],
-        tasks=tasks,
-        seeds=seeds,
-        budget=budget,
-        preset="paper",
-        out=tmp_path,
-        runs=tmp_path / "runs",
-        episodes=20,
-    )
-
-
-def test_a_plan_covers_the_table(tmp_path: Path) -> None:
-    jobs = jobs_of("table-es", tmp_path, Budget())
-    assert len(jobs) == 16 * 6 * 5
-    assert {job.config.steps for job in jobs if job.config.task == "lqr"} == {4_000_000}
-    assert {job.config.steps for job in jobs if job.config.task != "lqr"} == {20_000_000}
-    assert len({job.record for job in jobs}) == len(jobs)
-    assert {job.config.seed for job in jobs[: 16 * 6]} == {0}, "one seed of everything comes first"
-    assert len(jobs_of("table-ppo", tmp_path, Budget(), seeds=3)) == 6 * 8 * 3
+def test_plans_cover_the_tables(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for words, runs in ((["table-es"], 16 * 6 * 5), (["table-pg", "--seeds", "2"], 16 * 5 * 2), (["fig-curves"], 400)):
+        assert main(["paper", *words, "--plan"]) == 0
+        head, *rows, last = [line.split() for line in capsys.readouterr().out.splitlines()]
+        assert head == ["task", "steps", "runs", "core", "time"]
+        assert {row[0]: row[1] for row in rows} == {
+            task: "4,000,000" if task == "lqr" else "20,000,000" for task in LABELS
+        }
+        assert last[:2] == [str(runs), "runs,"]
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -86,11 +77,12 @@ def test_a_plan_covers_the_table(tmp_path: Path) -> None:
         (["tabel-es"], "did you mean 'table-es'?"),
         (["table-es", "--tasks", "swimer"], "did you mean 'swimmer'?"),
         (["table-es", "--methods", "ppo"], "no method 'ppo' here"),
-        (["table-es", "--budget", "0"], "share of the paper's steps"),
-        (["table-es", "--budget", "2"], "share of the paper's steps"),
+        (["table-es", "--budget", "0"], "share of the whole steps"),
+        (["table-es", "--budget", "2"], "share of the whole steps"),
         (["table-es", "--steps", "many"], "--steps takes a whole number"),
         (["table-es", "--steps", "lqr=5"], "needs a number for all tasks"),
         (["table-es", "--steps", "100", "--budget", "0.5"], "not both"),
+        (["table-es", "--steps", "100", "swimer=5"], "no task 'swimer' here (did you mean 'swimmer'?)"),
         (["table-es", "--seeds", "0"], "--seeds must be at least 1"),
         (["table-es", "--jobs", "0"], "--jobs must be at least 1"),
         (["render", "--out", "nowhere"], "holds no records"),

@@ -19,9 +19,9 @@ from typing import Any
 from quell.api import load
 from quell.campaign.final import record_of
 from quell.campaign.plan import STOPPED, Job
-from quell.rollout import default_compute
 from quell.config import changed
 from quell.errors import QuellError, UsageError
+from quell.rollout import default_compute
 from quell.runs import Run
 from quell.runs.folder import folder_name
 from quell.terminal.progress import Progress

@@ -6,9 +6,9 @@ import dataclasses
 
 from quell.api import Result, TrainedPolicy, evaluate
 from quell.keys import Purpose, generator
-from quell.training.methods import make_policy, make_task
 from quell.runs.record import Record, thin, variance_ratio
 from quell.runs.versions import versions
+from quell.training.methods import make_policy, make_task
 
 
 def record_of(result: Result, episodes: int, label: str = "") -> Record:

@@ -29,7 +29,7 @@ class Budget:
     def parse(share: float, words: Sequence[str]) -> Budget:
         """`--budget 0.05`, or `--steps 1000000 dm-quadruped-escape=100000`."""
         if not (0 < share <= 1):
-            raise UsageError(f"--budget is a share of the paper's steps, above 0 and up to 1; got {share}")
+            raise UsageError(f"--budget is a share of the whole steps, above 0 and up to 1; got {share}")
         steps, own = None, {}
         for word in words:
             name, _, number = word.rpartition("=")

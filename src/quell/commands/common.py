@@ -7,9 +7,9 @@ from pathlib import Path
 
 from quell.api import Result
 from quell.errors import UsageError
-from quell.training.methods import make_task
 from quell.runs import Run
 from quell.tasks.base import Task
+from quell.training.methods import make_task
 
 
 def take_trusted(arguments: list[str], horizon: int | None = None) -> tuple[Task | None, list[str]]:

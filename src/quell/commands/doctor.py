@@ -14,8 +14,8 @@ from pathlib import Path
 
 import tyro
 
-from quell.config import default_workers
 from quell.errors import EXTRAS, QuellError
+from quell.rollout import default_workers
 
 CORE = (
     "numpy",

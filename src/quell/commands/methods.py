@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import tyro
 
+from quell import registry
 from quell.training.methods import METHODS
 
 
@@ -19,7 +20,9 @@ def main(arguments: list[str]) -> int:
     width = max(map(len, METHODS))
     for name, method in METHODS.items():
         print(f"{name:<{width}}  {method.summary}")
-    print("\n--directions gaussian|orthogonal|gcmc|qmc goes with es, det and cv alike: cv on orthogonal directions is")
-    print("  quell train TASK --method cv --directions orthogonal")
-    print("--cv.eta auto chooses among control variates (and plain ES) online; `quell variance TASK` compares them all")
+    print("\nA method names strategies, and each can be exchanged: cv on orthogonal directions with momentum is")
+    print("  quell train TASK --method cv --directions orthogonal --step momentum")
+    for kind in ("directions", "estimator", "coefficients", "step"):
+        print(f"--{kind:<14}{', '.join(registry.table(kind))}")
+    print("`quell variance TASK` compares estimators at a fixed policy")
     return 0

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from quell.config import Preset, check_out, default_workers
+from quell.config import Preset, check_out
 from quell.errors import UsageError, did_you_mean, require
+from quell.rollout import default_workers
 
 if TYPE_CHECKING:
     from quell.campaign.plan import Job
@@ -96,16 +97,20 @@ def _check(parsed: Arguments) -> None:
 
 
 def _plan(parsed: Arguments) -> list[Job]:
-    from quell.campaign.plan import Budget
+    from quell.campaign.plan import Budget, plan
     from quell.paper.entries import ENTRIES as CONTENTS
-    from quell.paper.entries import plan_entry
+    from quell.paper.entries import choose
+    from quell.paper.published import paper_steps
 
-    jobs = plan_entry(
-        CONTENTS[parsed.entry],
-        tasks=parsed.tasks,
-        methods=parsed.methods,
+    entry, budget = CONTENTS[parsed.entry], Budget.parse(parsed.budget, parsed.steps)
+    tasks = tuple(dict.fromkeys(parsed.tasks)) or entry.tasks
+    choose([task for task, _ in budget.own], tasks, "task")
+    jobs = plan(
+        tasks=tasks,
+        methods=choose(parsed.methods, entry.methods, "method"),
         seeds=parsed.seeds,
-        budget=Budget.parse(parsed.budget, parsed.steps),
+        budget=budget,
+        whole=paper_steps,
         preset=parsed.preset,
         out=parsed.out,
         runs=parsed.runs,

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
-
-import tyro
 
 from quell.commands.common import report, run_horizon, stopped, take_trusted
-from quell.rollout import default_compute
-from quell.config import Config, changed, flatten
+from quell.commands.settings import ResumeFlags, parse, take_choices
+from quell.config import changed, flatten, replace
 from quell.errors import UsageError
 from quell.runs import Run
+from quell.training.methods import make_config
 
 PROG = "quell resume RUN"
 DESCRIPTION = """Continue RUN bit for bit as if it had never stopped. --steps extends it. Settings that would change its
 course need --fork, which continues in a new folder. The defaults below are the run's own."""
-
-
-@dataclass(frozen=True)
-class Arguments:
-    config: Annotated[Config, tyro.conf.arg(name="")]
-    compute: Annotated[Compute, tyro.conf.arg(name="")] = field(default_factory=Compute)
-    fork: bool = False
-    """Continue in a new folder, with changed settings allowed."""
 
 
 def main(arguments: list[str]) -> int:
@@ -32,14 +21,16 @@ def main(arguments: list[str]) -> int:
     if not arguments or (arguments[0].startswith("-") and not {"-h", "--help"} & set(arguments)):
         raise UsageError("which run? `quell resume RUN [options]`")
     if arguments[0] in ("-h", "--help"):
-        tyro.cli(Arguments, args=["--help"], default=Arguments(Config("TASK")), prog=PROG, description=DESCRIPTION)
+        parse(["--help"], make_config("halfcheetah"), "cpu", ResumeFlags, prog=PROG, description=DESCRIPTION)
     run = Run.open(Path(arguments[0]))
-    default = Arguments(run.config)
-    parsed = tyro.cli(Arguments, args=arguments[1:], default=default, prog=PROG, description=DESCRIPTION)
-    wanted = parsed.config.validate()
-    settings = {name: flatten(wanted)[name] for name in changed(run.config, wanted)}
+    choices, rest = take_choices(arguments[1:])
+    engine = choices.pop("engine", "cpu")
+    default = replace(run.config, choices)
+    parsed = parse(rest, default, engine, ResumeFlags, prog=PROG, description=DESCRIPTION)
+    after = flatten(parsed.config)
+    settings = {name: after[name] for name in changed(run.config, parsed.config) if name in after}
 
     from quell.api import resume
 
-    result = resume(run.path, compute=parsed.compute, fork=parsed.fork, task=given, **settings)
+    result = resume(run.path, engine=parsed.compute, task=given, **parsed.others, **settings)
     return report(result, given) if result.finished else stopped(result)

@@ -93,12 +93,12 @@ def main(arguments: list[str]) -> int:
 def _measure(parsed: Arguments, point: Any, rows: list[Any], steps: list[Any], label: str) -> Any:
     import numpy as np
 
+    from quell.terminal.counter import Counter
     from quell.variances.fisher import in_metric, visited_states
     from quell.variances.gain import gains
     from quell.variances.measure import measure
     from quell.variances.report import Report
     from quell.variances.summary import summarise
-    from quell.terminal.counter import Counter
 
     workers, size = parsed.workers or default_workers(), point.config.pairs
     iterations, warmup = max(2, parsed.pairs // size), max(1, parsed.warmup // size)

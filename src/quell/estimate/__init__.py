@@ -125,7 +125,9 @@ def fresh_variance(problem: Problem, estimates: int) -> State:
     return {} if independent else {"last": np.full((estimates, problem.policy.dim), np.nan)}
 
 
-def batch_variance(problem: Problem, state: State, totals: Any, squares: Any, count: float) -> tuple[list[float], State]:
+def batch_variance(
+    problem: Problem, state: State, totals: Any, squares: Any, count: float
+) -> tuple[list[float], State]:
     """V[g] of several estimates, each from the sum and sum of squares of its pairs' parts.
 
     Only independent pairs tell the variance of their mean by their spread. Where pairs are drawn jointly (orthogonal

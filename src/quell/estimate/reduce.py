@@ -130,7 +130,7 @@ def _accumulate(sums: Sums, terms: dict[str, Any], *, good: bool) -> None:
             sums[name] += term
 
 
-def sum_by_vmap(estimator: Estimator, problem: Problem, batch: Batch, rows: Rows, theta: Array) -> Sums:
+def sum_by_vmap(estimator: Any, problem: Problem, batch: Batch, rows: Rows, theta: Array) -> Sums:
     """The same sums with all pairs at once in JAX, in its own precision: on an accelerator where there is one."""
     paths = batch.rollouts.trajectories
     pairs = [directions_of(problem, batch.episodes, pair) for pair in range(batch.pairs)]
@@ -144,7 +144,7 @@ def sum_by_vmap(estimator: Estimator, problem: Problem, batch: Batch, rows: Rows
 
 
 @functools.lru_cache(maxsize=16)
-def _mapped(estimator: Estimator, problem: Problem) -> Callable[..., Any]:
+def _mapped(estimator: Any, problem: Problem) -> Callable[..., Any]:
     """Compiled (pairs, rows, shared, theta) -> sums over pairs."""
     import jax
     import jax.numpy as jnp

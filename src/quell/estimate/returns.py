@@ -131,4 +131,3 @@ def shape(returns: Array, how: Shaping) -> tuple[Array, float]:
     scale = 1 / unit.std()
     fitness = (unit - unit.mean()) * scale if how == "normalise" else centred_ranks(returns)
     return fitness, float(scale / largest)
-

@@ -127,4 +127,4 @@ def _gradient(surrogate: Surrogate, policy: Policy) -> Callable[..., Any]:
     return jax.jit(value_and_gradient)
 
 
-ESTIMATORS = [Ppo, Trpo]
+ESTIMATORS: list[type[Surrogate]] = [Ppo, Trpo]

@@ -99,7 +99,7 @@ def _series(results: Sequence[Result], metric: str) -> list[tuple[list[float], l
     return [([row["steps"] for row in run], [row[metric] for row in run]) for run in rows]
 
 
-def _smooth(values: Array, width: int = 15) -> Array:
+def _smooth(values: Array, width: int = 7) -> Array:
     """Running mean, shorter at the ends: single-batch variances from a handful of pairs are noisy."""
     kernel = np.ones(min(width, len(values)))
     return np.convolve(values, kernel, "same") / np.convolve(np.ones(len(values)), kernel, "same")

@@ -85,7 +85,7 @@ def style_axes(axes: Any, title: str = "") -> None:
         axes.set_title(title, loc="left", fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.25)
-    axes.tick_params(labelsize=8)
+    axes.tick_params(which="both", labelsize=8)
 
 
 def step_axis(axes: Any) -> None:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from quell.campaign.plan import Budget, Job, plan
-from quell.config import Preset
 from quell.errors import UsageError, did_you_mean
-from quell.paper.published import ABLATION_TASKS, LABELS, paper_steps
+from quell.paper.published import ABLATION_TASKS, LABELS
 
 ES_METHODS = ("es", "ortho", "gcmc", "qmc", "cv")
 
@@ -34,35 +31,6 @@ ENTRIES = {
     "fig-curves": Entry("Learning curves", tuple(LABELS), ES_METHODS),
     "fig-improvement": Entry("Improvement over the untrained policy, ES = 1", tuple(LABELS), ES_METHODS),
 }
-
-
-def plan_entry(
-    entry: Entry,
-    *,
-    tasks: Sequence[str] = (),
-    methods: Sequence[str] = (),
-    seeds: int,
-    budget: Budget,
-    preset: Preset,
-    out: Path,
-    runs: Path,
-    episodes: int,
-) -> list[Job]:
-    """The runs of an entry, on other tasks or with fewer of its methods if some are named."""
-    chosen = tuple(dict.fromkeys(tasks)) or entry.tasks
-    for task, _ in budget.own:
-        choose([task], chosen, "task")
-    return plan(
-        tasks=chosen,
-        methods=choose(methods, entry.methods, "method"),
-        seeds=seeds,
-        budget=budget,
-        whole=paper_steps,
-        preset=preset,
-        out=out,
-        runs=runs,
-        episodes=episodes,
-    )
 
 
 def choose(wanted: Iterable[str], known: Sequence[str], what: str) -> tuple[str, ...]:

@@ -1,10 +1,9 @@
 """QMC: Halton points through the inverse normal CDF, antithetic.
 
-The sequence goes on from iteration to iteration. Shifted by a fresh random vector (modulo 1) every iteration, each point
-is uniform on the cube and its direction N(0, I), so the estimate is unbiased. Unshifted, as in the paper, nothing is
-random: points are fixed, the marginals are those of a deterministic sequence, and the coordinates of the first points
-are nearly equal in high dimension (point 1 is 1/p in prime p), so directions are nearly parallel and the estimate is
-biased.
+The sequence goes on from iteration to iteration. Shifted by a fresh random vector (modulo 1) every iteration, each
+point is uniform on the cube and its direction N(0, I), so the estimate is unbiased. Unshifted, as in the paper, nothing
+is random: a direction has no distribution, and in high dimension the first points have nearly all their coordinates
+near 0 (point k is k/p in a prime p > k), so directions are nearly parallel and the estimate is biased.
 """
 
 from __future__ import annotations

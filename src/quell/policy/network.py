@@ -104,4 +104,3 @@ class Policy:
     def recorded_size(self) -> int:
         """Numbers stored per action: the choice's index, or the action vector."""
         return 1 if self.kind == "categorical" else self.action_size
-

@@ -35,7 +35,7 @@ class Engine(Protocol):
 
 
 class Compute(Protocol):
-    """Where episodes run: a frozen dataclass in `ENGINES`. Results do not depend on it, so it is no part of a config."""
+    """Where episodes run: a frozen dataclass in `ENGINES`. Results do not depend on it: it is no part of a config."""
 
     def validate(self) -> None:
         """Raise UsageError for what makes no sense or cannot be had."""

@@ -75,7 +75,7 @@ class CampaignDisplay:
     def say(self, text: str) -> None:
         """A line above the bar."""
         if self._bars is not None:
-            self._bars.console.print(text, markup=False)
+            self._bars.console.print(text, markup=False, highlight=False)
         else:
             print(text, file=sys.stderr, flush=True)
 

@@ -1,4 +1,4 @@
-"""Names of methods, and what each stands for: an estimator, directions, and settings; with the paper's values or ours."""
+"""Names of methods, and what each stands for: estimator, directions and settings, with the paper's values or ours."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ def _methods() -> dict[str, Method]:
     }
     for size in range(4):
         for switches in itertools.combinations("sam", size):
-            words = " and ".join({"s": "observation", "a": "advantage"}[letter] for letter in switches if letter in "sa")
+            words = " and ".join(
+                {"s": "observation", "a": "advantage"}[letter] for letter in switches if letter in "sa"
+            )
             parts = [f"{words} normalisation"] if words else []
             parts += ["10 updates per batch"] if "m" in switches else []
             table["+".join(["ppo", *switches])] = Method(
@@ -181,5 +183,3 @@ def make_policy(config: Config, task: Task) -> Policy:
 def make_problem(config: Config, task: Task) -> Problem:
     """What the estimator is used on."""
     return Problem(make_policy(config, task), config.directions, config.seed)
-
-

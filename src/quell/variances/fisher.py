@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quell.variances.points import Point
-from quell.training.methods import make_directions
 from quell.policy import Policy
 from quell.rollout import CpuEngine
+from quell.training.methods import make_directions
 from quell.types import Episodes
+from quell.variances.points import Point
 
 Array = NDArray[Any]
 STATES = 512

@@ -14,13 +14,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from quell.rollout import CpuEngine
+from quell.stats import Interval
+from quell.training.methods import make_directions
+from quell.types import Episodes
 from quell.variances.fisher import kl_length
 from quell.variances.measure import Measurement
 from quell.variances.points import Point
-from quell.training.methods import make_directions
-from quell.rollout import CpuEngine
-from quell.stats import Interval
-from quell.types import Episodes
 
 Array = NDArray[Any]
 Kind = Literal["raw", "sign", "kl"]

@@ -14,10 +14,10 @@ from quell.config import Config, Preset
 from quell.config import replace as change
 from quell.errors import UsageError
 from quell.keys import Purpose, generator
-from quell.training.methods import make_config, make_policy, make_task
-from quell.policy.normalise import ObsStats
 from quell.policy import Policy
+from quell.policy.normalise import ObsStats
 from quell.tasks.base import Task
+from quell.training.methods import make_config, make_policy, make_task
 
 Array = NDArray[Any]
 

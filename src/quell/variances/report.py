@@ -6,10 +6,10 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from quell.stats import Interval
 from quell.variances.gain import Gain
 from quell.variances.measure import Measurement
 from quell.variances.summary import Summary
-from quell.stats import Interval
 
 
 @dataclass(frozen=True)

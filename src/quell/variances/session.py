@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from quell.config import replace
 from quell.estimate import Estimator, State, calm, contributions
-from quell.variances.points import Point
-from quell.variances.rows import Row
-from quell.training.methods import make_directions, make_estimator
 from quell.estimate.reduce import Sums, blocks
 from quell.rollout import CpuEngine
+from quell.training.methods import make_directions, make_estimator
 from quell.types import Batch, Episodes
+from quell.variances.points import Point
+from quell.variances.rows import Row
 
 Array = NDArray[Any]
 IN_MEMORY = 1 << 29  # bytes of gradients per estimator; more go to a temporary file

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quell.stats import Interval
 from quell.variances.measure import Measurement
 from quell.variances.session import Measured
-from quell.stats import Interval
 
 Array = NDArray[Any]
 Layout = Mapping[str, tuple[slice, tuple[int, ...]]]

@@ -2,8 +2,8 @@
 
     g = 1/N sum_i (X_i + sum_k beta_k * Y_ik)
 
-X_i is the pair's ES estimate and every column Y_k has mean zero, so g is unbiased for every beta that comes from earlier
-batches only. The paper's control variate is the one with one column, Y = ES(gamma) - RE(gamma), and beta = eta.
+X_i is the pair's ES estimate and every column Y_k has mean zero, so g is unbiased for every beta that comes from
+earlier batches only. The paper's control variate is the one with one column, Y = ES(gamma) - RE(gamma), and beta = eta.
 
 columns       X and Y of a pair
 coefficients  beta of one column: fixed, the paper's descent, running moments
@@ -27,7 +27,7 @@ from quell.estimate.control_variate.discount import Discount, LearnedDiscount
 from quell.estimate.policy_gradient import advantages, by_pair, step_weights
 from quell.estimate.returns import Shaping, discounts, less_other_pairs, shaped_fitness
 from quell.estimate.value import Kind, ValueFunction
-from quell.registry import SHARE
+from quell.registry import SHARE, name_of
 from quell.types import Batch, Pair, State, Sums
 
 
@@ -61,14 +61,14 @@ class ControlVariate:
         columns, most = self.discount.columns + len(self.values), self.coefficients.columns
         if most is not None and columns > most:
             raise UsageError(
-                f"coefficients {type(self.coefficients).name} weigh {most} column, not {columns}; "  # type: ignore[attr-defined]
+                f"coefficients {name_of(self.coefficients)} weigh {most} column, not {columns}; "
                 "give one discount and no values, or use --estimator.coefficients choose"
             )
         if not kinds and self.value_decay != ControlVariate.value_decay:
             raise UsageError("estimator.value_decay is read only where there is a value function (baseline or values)")
 
     def _baseline_kind(self) -> list[Kind]:
-        return [self.baseline] if self.baseline in ("linear", "network") else []  # type: ignore[list-item]
+        return [self.baseline] if self.baseline in ("linear", "network") else []
 
     def _value(self, problem: Problem, kind: Kind) -> ValueFunction:
         return ValueFunction(kind, problem.policy.obs_size, decay=self.value_decay)
@@ -142,9 +142,7 @@ class ControlVariate:
         beta, known = self.coefficients.coefficients(space, state)
         combined = columns[0] + (beta * columns[1:]).sum(axis=0) if usable else columns[0]
         squares = second_moment(products, beta) if usable else products[0, 0]
-        (plain, own), learned = batch_variance(
-            problem, state, [columns[0], combined], [products[0, 0], squares], count
-        )
+        (plain, own), learned = batch_variance(problem, state, [columns[0], combined], [products[0, 0], squares], count)
         metrics = {
             "variance/es": plain,
             "variance/method": own,

@@ -2,16 +2,16 @@
 
 A candidate is a subset of the columns and a granularity. Each keeps proving itself: before a batch is learned from, all
 candidates' coefficients (made from earlier batches only) are scored on it, and the next batch is estimated with the
-candidate that has scored best of late. Plain ES (all coefficients 0) is a candidate too, and the one to start with, so a
-control variate that hurts is dropped as soon as it has been seen to hurt.
+candidate that has scored best of late. Plain ES (all coefficients 0) is a candidate too, and the one to start with, so
+a control variate that hurts is dropped as soon as it has been seen to hurt.
 
 In the metric of the parameters the score is total variance, layer by layer, and coefficients are one for all of theta,
 per layer, or per coordinate with shrinkage towards the layer. In that of the policy it is tr(F Cov g), F the Fisher
 matrix: how far an estimate moves the policy at random. The noise of ES is spread evenly over all parameters, most of
-which matter little; that of a policy gradient follows F. With A the map from parameters to the policy (F = A'A), X_l and
-Y_kl a column's part in layer l, and P the products of all A X_l and A Y_kl summed over past pairs, coefficients beta_kl
-make |sum_l A X_l + sum_kl beta_kl A Y_kl|^2 a quadratic form in P: a small least-squares problem, which also knows the
-covariances between layers.
+which matter little; that of a policy gradient follows F. With A the map from parameters to the policy (F = A'A), X_l
+and Y_kl a column's part in layer l, and P the products of all A X_l and A Y_kl summed over past pairs, coefficients
+beta_kl make |sum_l A X_l + sum_kl beta_kl A Y_kl|^2 a quadratic form in P: a small least-squares problem, which also
+knows the covariances between layers.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _family(metric: str) -> type[InParameters | InPolicy]:
 
 
 class InParameters:
-    """Candidates by total variance; state: decayed sums of products per coordinate, every candidate's score per layer."""
+    """Candidates by total variance; state: decayed sums of products per coordinate, and scores per layer."""
 
     @staticmethod
     def names(space: Space) -> list[str]:

@@ -60,7 +60,7 @@ class Coefficients(Protocol):
         """beta [K, d], and what is worth knowing of it."""
 
     def update(self, space: Space, state: State, products: Products, ready: Array) -> tuple[State, Metrics]:
-        """Next state and metrics; columns that are not `ready` (a value function before its first fit) teach nothing."""
+        """Next state and metrics; columns not `ready` (a value function before its first fit) teach nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)

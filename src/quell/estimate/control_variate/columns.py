@@ -32,7 +32,8 @@ def value_weights(
 
     A value function's predictions, of the first discount, serve the trial discounts too.
     """
-    weights, learned = row["weights"], {}
+    weights: Any = row["weights"]
+    learned: dict[str, Any] = {}
     length = row["weights"].shape[-1]
     running = xp.arange(length) < xp.asarray(pair.steps)[:, None]
     for value in [*([baseline] if baseline else []), *exchanged]:

@@ -66,8 +66,9 @@ class Worker:
         """Make ready to work; (host, process id). Not done on construction, so that errors arrive as they are."""
         if not self._started:  # it is asked again where the answer was lost
             setup = self._setup
-            sizes = {"workers": setup.cores, "members": setup.members, "states": setup.states}
-            self._engine = CpuEngine(setup.task, setup.problem, **sizes)
+            self._engine = CpuEngine(
+                setup.task, setup.problem, workers=setup.cores, members=setup.members, states=setup.states
+            )
             self._started = True
         return socket.gethostname(), os.getpid()
 

@@ -17,8 +17,8 @@ class Cpu:
     workers: Annotated[int | None, SIZE] = None
     """Worker processes, by default one per core. Results do not depend on it."""
     sum: Literal["loop", "vmap"] = "loop"
-    """How an estimator's terms are summed: loop (pair by pair, on threads), or vmap (all pairs at once in JAX, in single
-    precision; for thousands of short episodes, and where JAX has an accelerator)."""
+    """How an estimator's terms are summed: loop (pair by pair, on threads), or vmap (all pairs at once in JAX, in
+    single precision; for thousands of short episodes, and where JAX has an accelerator)."""
 
     name: ClassVar[str] = "cpu"
     summary: ClassVar[str] = "processes on this machine"

@@ -106,9 +106,7 @@ class CpuEngine:
     ) -> dict[Node, Sums]:
         """The sums of some blocks of pairs; `rows` begins at pair `first`."""
         mapper = self._threads.map
-        return sum_by_loop(
-            estimator, self._problem, batch, rows, theta, leaves=leaves, mapper=mapper, first=first
-        )
+        return sum_by_loop(estimator, self._problem, batch, rows, theta, leaves=leaves, mapper=mapper, first=first)
 
     def metrics(self) -> dict[str, float]:
         return {}

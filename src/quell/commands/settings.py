@@ -1,0 +1,172 @@
+"""A config from the command line: every setting of the chosen strategies is a flag, and no other parses."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from quell import registry
+from quell.config import Config, flatten, full_name, unread
+from quell.errors import UsageError, did_you_mean
+from quell.rollout import Compute
+
+CHOICES = tuple(kind for kind in registry.KINDS if kind != "engine")
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """What the command line said."""
+
+    config: Config
+    compute: Compute
+    others: dict[str, Any]
+
+
+def peek(arguments: list[str], flag: str) -> str | None:
+    """The value of a flag, before the real parsing, because defaults depend on it."""
+    for i, word in enumerate(arguments):
+        if word.startswith(f"{flag}="):
+            return word.partition("=")[2]
+        if word == flag and i + 1 < len(arguments):
+            return arguments[i + 1]
+    return None
+
+
+def take_choices(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
+    """Which strategies were asked for by name (`--directions qmc`, `--engine ray`), and the other arguments."""
+    chosen: dict[str, str] = {}
+    rest, words = [], iter(arguments)
+    for word in words:
+        flag, _, value = word.removeprefix("--").partition("=")
+        if word.startswith("--") and flag.rpartition(".")[2] in registry.KINDS:
+            value = value or next(words, "")
+            kind = flag.rpartition(".")[2]
+            known = registry.table(kind)
+            if value not in known:
+                raise UsageError(f"--{flag} {value!r}: there are {', '.join(known)}{did_you_mean(value, known)}")
+            chosen[flag.replace("-", "_")] = value
+        else:
+            rest.append(word)
+    return chosen, rest
+
+
+def parse(
+    arguments: list[str], default: Config, engine: str, others: type[Any], *, prog: str, description: str
+) -> Parsed:
+    """Parse all flags; `default` holds the strategies already chosen, `others` the command's own flags."""
+    compute = registry.make("engine", engine)
+    shared = {item.name for item in dataclasses.fields(compute)} | {item.name for item in dataclasses.fields(others)}
+    arguments = [_spelled_out(word, default, engine, shared) for word in arguments]
+    if {"-h", "--help"} & set(arguments):
+        description += "\n\n" + _choices(default)
+    (config_form, config_values), (compute_form, compute_values) = _form(default), _form(compute)
+    flat = tyro.conf.arg(name="")
+    whole = dataclasses.make_dataclass(
+        "Arguments",
+        [
+            ("config", Annotated[config_form, flat]),
+            ("compute", Annotated[compute_form, flat]),
+            ("others", Annotated[others, flat]),
+        ],
+    )
+    start = whole(config_values, compute_values, others())
+    parsed = tyro.cli(whole, args=arguments, default=start, prog=prog, description=description)
+    return Parsed(
+        registry.replace(default, _read(parsed.config, default)).validate(),
+        registry.replace(compute, _read(parsed.compute, compute)),
+        {item.name: getattr(parsed.others, item.name) for item in dataclasses.fields(others)},
+    )
+
+
+def _spelled_out(word: str, config: Config, engine: str, shared: set[str]) -> str:
+    """A flag with its full name; one that nothing chosen reads is refused."""
+    if not word.startswith("--") or word in ("--", "--help"):
+        return word
+    flag, equals, value = word.removeprefix("--").partition("=")
+    name, known = flag.replace("-", "_"), [*flatten(config), *shared]
+    full = full_name(name, known)
+    if full is None:
+        parents, _, last = name.rpartition(".")
+        positive = full_name(".".join(filter(None, (parents, last.removeprefix("no_")))), known)
+        if positive is None or not last.startswith("no_"):
+            if name in _of_other_engines(engine):
+                raise UsageError(f"--{flag} is not a setting of engine {engine!r}; add --engine with the one it is for")
+            raise unread(config, name, flags=True)
+        parents, _, last = positive.rpartition(".")
+        full = ".".join(filter(None, (parents, f"no_{last}")))
+    return f"--{full.replace('_', '-')}{equals}{value}"
+
+
+def _of_other_engines(engine: str) -> set[str]:
+    others = (cls for name, cls in registry.table("engine").items() if name != engine)
+    return {item.name for cls in others for item in dataclasses.fields(cls)}
+
+
+def _form(owner: Any) -> tuple[type[Any], Any]:
+    """A dataclass for tyro with the settings of a config or strategy as they are chosen, and its values."""
+    texts, hints = registry.help_texts(type(owner)), registry.hints(type(owner))
+    fields, values = [], {}
+    for name, value in registry.settings_of(owner).items():
+        if registry.is_strategy(value):
+            if isinstance(value, registry.Elsewhere) or not dataclasses.fields(value):
+                continue
+            hint, values[name] = _form(value)
+        elif name == "task" and isinstance(owner, Config):
+            continue
+        else:
+            hint, values[name] = hints[name], value
+        fields.append((name, Annotated[hint, tyro.conf.arg(help=texts.get(name, ""))], field(default=values[name])))
+    form = dataclasses.make_dataclass(type(owner).__name__, _mutable_defaults(fields), kw_only=True)
+    title = f"{registry.name_of(owner)}: " if hasattr(owner, "name") else ""
+    form.__doc__ = title + (type(owner).__doc__ or "").partition("\n")[0]
+    return form, form(**values)
+
+
+def _mutable_defaults(fields: list[tuple[str, Any, Any]]) -> list[tuple[str, Any, Any]]:
+    """Fields whose defaults may be dictionaries or dataclasses: each form is made once, with all its values."""
+    return [(name, hint, field(default_factory=functools.partial(lambda v: v, f.default))) for name, hint, f in fields]
+
+
+def _read(form: Any, owner: Any, prefix: str = "") -> dict[str, Any]:
+    """Dotted name -> value of what was changed."""
+    changes: dict[str, Any] = {}
+    for item in dataclasses.fields(form):
+        value, before = getattr(form, item.name), getattr(owner, item.name)
+        if registry.is_strategy(before):
+            changes |= _read(value, before, f"{prefix}{item.name}.")
+        elif value != before:
+            changes[prefix + item.name] = value
+    return changes
+
+
+def _choices(config: Config) -> str:
+    """Which strategies there are to choose from, for the help text."""
+    chosen = {name: value for name, value in flatten(config).items() if name.rpartition(".")[2] in CHOICES}
+    lines = ["A name may be shortened where it stays unique: --sigma for --directions.sigma. Strategies by name:"]
+    for name, value in chosen.items():
+        lines.append(f"  --{name:<24} {value} (of {', '.join(registry.table(name.rpartition('.')[2]))})")
+    lines.append(f"  --{'engine':<24} where episodes run (of {', '.join(registry.table('engine'))})")
+    return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class TrainFlags:
+    """Where a run goes."""
+
+    out: Path = Path("runs")
+    """Where run folders are made."""
+    name: str | None = None
+    """Name of the run folder instead of <seed>-<time>."""
+
+
+@dataclass(frozen=True)
+class ResumeFlags:
+    """How a run goes on."""
+
+    fork: bool = False
+    """Continue in a new folder, with changed settings allowed."""

@@ -1,0 +1,168 @@
+"""What a person sees: on a terminal, and where there is none."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+
+import pytest
+import rich.console
+
+from quell.terminal import campaign, counter, numbers, progress, tables
+from quell.terminal.campaign import CampaignDisplay
+from quell.terminal.counter import Counter
+from quell.terminal.progress import Display, Progress
+
+
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """A terminal of 160 columns that keeps what it shows."""
+    text = io.StringIO()
+
+    def console(**more: object) -> rich.console.Console:
+        return rich.console.Console(file=text, force_terminal=True, width=160, legacy_windows=False)
+
+    for module in (progress, counter, tables):
+        monkeypatch.setattr(module, "Console", console)
+    return text
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, in clock[0]."""
+    now = [1000.0]
+    for module in (progress, campaign):
+        monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    return now
+
+
+def row(steps: float, **more: float) -> dict[str, float]:
+    return {"steps": steps, "return/mean": 12.345678, "speed": 5000.0, "trouble/total": 0.0, **more}
+
+
+# One run
+
+
+def test_plain_lines_now_and_then(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+    with Display("hopper cv", 1000, plain=True) as display:
+        display.show(row(100))
+        clock[0] += 5
+        display.show(row(200, **{"variance/es": 2.0, "variance/ratio": 0.5, "eval/return": 30.0}))
+        clock[0] += 5
+        display.show(row(300, **{"variance/es": 2.0, "variance/ratio": 0.3, "trouble/total": 2.0}))
+        display.show(row(1100))
+    first, second, last = capsys.readouterr().err.splitlines()
+    assert first == "hopper cv  10%  100 steps  ETA 0:00:00  return 12.35  5,000 steps/s"
+    assert second.startswith("hopper cv  30%  300 steps  ETA 0:00:35  return 12.35  eval 30  variance x0.4")
+    assert second.endswith("trouble 2")
+    assert "100%  1,100 steps  ETA 0:00:00" in last, "the last row is always shown"
+
+
+def test_a_resumed_run_is_not_credited_with_earlier_steps(
+    clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Display("hopper cv", 1000, plain=True) as display:
+        display.show(row(800))
+        clock[0] += 10
+        display.show(row(900))
+    assert "900 steps  ETA 0:00:10" in capsys.readouterr().err
+
+
+def test_a_live_bar(screen: io.StringIO, capsys: pytest.CaptureFixture[str]) -> None:
+    with Display("hopper [cv]", 1000, plain=False) as display:
+        display.show(row(400, **{"eval/return": 30.0}))
+    shown = screen.getvalue()
+    assert "hopper" in shown
+    assert "400/1000" in shown
+    assert "40%" in shown
+    assert "eval 30" in shown
+    assert capsys.readouterr().err == ""
+
+
+def test_the_first_signal_asks_and_the_second_interrupts() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with Display("a", 10, plain=True) as display:
+        assert not display.stop_requested
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert display.stop_requested
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_silence(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress() as display:
+        display.show(row(1))
+    assert capsys.readouterr() == ("", "")
+
+
+# Many runs
+
+
+def test_a_line_per_finished_run(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+    with CampaignDisplay({"a": 30.0, "b": 10.0, "c": 20.0}, plain=True) as display:
+        display.started("a")
+        display.started("b")
+        display.moved("a", 500, 1000)
+        clock[0] += 10
+        display.ended("b", "done")
+        display.ended("a", "failed", "no [such] thing")
+        display.ended("c", "stopped")
+        display.say("stopping")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "1/3 b done  ETA 0:00:14",  # 15 + 10 of 60 expected seconds in 10
+        "2/3 a FAILED: no [such] thing  ETA 0:00:05",
+        "stopping",
+    ]
+
+
+def test_bars_for_the_runs_at_work(screen: io.StringIO, capsys: pytest.CaptureFixture[str]) -> None:
+    with CampaignDisplay({"swimmer es": 30.0, "swimmer cv": 30.0}, plain=False) as display:
+        display.started("swimmer es")
+        display.started("swimmer cv")
+        display.moved("swimmer es", 250, 1000)
+        display.ended("swimmer cv", "failed", "no [such] thing")
+        assert display._bars is not None
+        assert [task.description for task in display._bars.tasks] == ["[bold]all runs", "swimmer es"]
+        assert display._bars.tasks[0].completed == pytest.approx(0.25 * 30 + 30)
+        display.ended("swimmer es", "done")
+    shown = screen.getvalue()
+    assert "swimmer cv FAILED: no [such] thing" in shown
+    assert "2/2 runs  ETA 0:00:00  1 failed" in shown
+    assert capsys.readouterr().err == ""
+
+
+# A line that counts, columns, numbers
+
+
+def test_counter(screen: io.StringIO, capsys: pytest.CaptureFixture[str]) -> None:
+    for plain in (True, False):
+        with Counter(plain=plain) as tell:
+            tell("episodes", 3, 40)
+            if not plain:
+                assert "episodes: 3 of 40" in str(tell._line.status)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_plain_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    long = "long " * 40
+    tables.show(("<task", "steps", "<note"), [("lqr", "1,000", "[0.1, 2]"), ("swimmer", "2", long)])
+    assert capsys.readouterr().out.splitlines() == [
+        "task     steps  note",
+        "lqr      1,000  [0.1, 2]",
+        f"swimmer      2  {long.rstrip()}",
+    ]
+
+
+def test_tables_on_a_terminal(screen: io.StringIO) -> None:
+    tables.show(("<task", "steps"), [("lqr", "1,000")])
+    assert "\x1b[1mtask" in screen.getvalue()
+    assert "lqr" in screen.getvalue()
+
+
+def test_numbers_as_printed() -> None:
+    assert [numbers.score(x) for x in (141.4, -5.04, 19.96, -3.7e37)] == ["141", "-5.0", "20.0", "-3.7e37"]
+    assert [numbers.steps(n) for n in (20_000_000, 1_000_000, 123_456)] == ["2e7", "1e6", "123,456"]
+    assert (numbers.clock(3723), numbers.clock(200_000)) == ("1:02:03", "2 d 7 h")
