@@ -61,9 +61,9 @@ def test_states_are_those_the_policy_visits() -> None:
     first, second = (geometry(where, compute=default_compute(workers)) for workers in (1, 2))
     assert first.states.shape == (STATES, where.task.obs_size)
     assert (first.states == second.states).all()
-    _, counts = np.unique(first.states, axis=0, return_counts=True)
-    assert counts.max() <= counts.min() + 1, "all episodes together are shorter than the sample: each step is repeated"
-    assert 20 < len(counts) < STATES
+    counts = np.unique(first.states, axis=0, return_counts=True)[1]
+    assert 20 < len(counts) < STATES, "all episodes together are shorter than the sample, so that steps are repeated"
+    assert sorted(counts)[1] >= max(counts) - 1, "each as often as the others; the very last step comes once"
 
 
 def test_gains() -> None:

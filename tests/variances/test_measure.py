@@ -89,7 +89,7 @@ def test_on_ray() -> None:
 
 def test_samplings_are_independent() -> None:
     """Two sessions that differ in their number alone share nothing: neither directions nor returns are correlated, with
-    each other or with training's (|r| < 4 / sqrt(n), n = 200 pairs of 12 coordinates); the same number gives the same."""
+    each other or with training's (|r| < 4 / sqrt(n), n = 200 pairs times d); the same number gives the same."""
     where = point()
     problem = where.problem(Gaussian(sigma=where.sigma))
 
@@ -179,8 +179,8 @@ def test_estimators_that_do_not_fit_are_refused() -> None:
     where = find_point("lqr-302", "init", preset="paper", seed=0, settings={"policy": "deterministic"})
     with pytest.raises(UsageError, match="stochastic"):
         measure(where, [find_row("cv", 0.1)], iterations=2, warmup=1, compute=default_compute(1))
+    mixed = dataclasses.replace(find_row("pg", 0.1), directions=Gaussian())
     with pytest.raises(UsageError, match="does not take"):
-        mixed = dataclasses.replace(find_row("pg", 0.1), directions=Gaussian())
         measure(point(), [mixed], iterations=2, warmup=1, compute=default_compute(1))
 
 

@@ -82,7 +82,7 @@ def _lines(report: Report) -> Iterator[str]:
     for metric, words in METRICS.items():
         if metric in report.summaries[0].metrics:
             yield f"\nin the metric of the {words}"
-            yield f"{'':<{NAME}}{'variance':<28}{'bias²':<28}variance + bias²"
+            yield f"{'':<{NAME}}{'variance':<28}{'bias²':<30}variance + bias²"
             for s in report.summaries:
                 yield f"{_name(s):<{NAME}}{_errors(s, s.metrics[metric])}"
     yield f"\n{'':<{NAME}}{'V[g]':>9}{'cosine':>9}{'bias z':>9}{'max z':>9}{'bears':>9}{'cost':>9}"
@@ -106,8 +106,8 @@ def _name(s: Summary) -> str:
 
 def _errors(s: Summary, errors: Errors) -> str:
     if s.name == "es":
-        return f"{'1':<28}{'0':<28}1"
-    return f"{_interval(errors.ratio):<28}{_interval(errors.bias):<28}{_interval(errors.error)}"
+        return f"{'1':<28}{'0':<30}1"
+    return f"{_interval(errors.ratio):<28}{_interval(errors.bias):<30}{_interval(errors.error)}"
 
 
 def _facts(s: Summary) -> str:
