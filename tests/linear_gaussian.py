@@ -23,10 +23,10 @@ START = np.array([1.0, -0.5])
 @dataclass(frozen=True, kw_only=True)
 class LinearGaussian(ArrayTask):
     horizon: int = 6
-    name: ClassVar[str] = "linear-gaussian"  # type: ignore[misc]
-    summary: ClassVar[str] = "closed-form test task"  # type: ignore[misc]
-    obs_size: ClassVar[int] = 1  # type: ignore[misc]
-    action_size: ClassVar[int] = 2  # type: ignore[misc]
+    name: ClassVar[str] = "linear-gaussian"
+    summary: ClassVar[str] = "closed-form test task"
+    obs_size: ClassVar[int] = 1
+    action_size: ClassVar[int] = 2
 
     def draw(self, rng: np.random.Generator) -> Draws:
         return (START,)

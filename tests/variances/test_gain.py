@@ -48,9 +48,9 @@ def test_steps_have_the_size_asked_for() -> None:
     assert np.linalg.norm(step("raw", 0.4, g, shape)) == pytest.approx(0.4, rel=1e-4)
     assert np.abs(step("sign", 0.01, g, shape)) == pytest.approx(np.full(len(g), 0.01))
     for kind in ("kl", "natural"):
-        moved = where.theta + step(kind, 1e-4, g, shape)  # type: ignore[arg-type]
+        moved = where.theta + step(kind, 1e-4, g, shape)
         assert float(mean_kl(where.policy)(moved, where.theta, shape.states)) == pytest.approx(1e-4, rel=0.1)
-        assert (step(kind, 0.1, 0 * g, shape) == 0).all()  # type: ignore[arg-type]
+        assert (step(kind, 0.1, 0 * g, shape) == 0).all()
     assert abs(np.corrcoef(step("kl", 1e-4, g, shape), g)[0, 1]) == pytest.approx(1, abs=1e-5)
     assert np.corrcoef(step("natural", 1e-4, g, shape), g)[0, 1] < 0.999
 

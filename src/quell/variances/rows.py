@@ -93,7 +93,7 @@ class Row:
 
     @property
     def learns(self) -> bool:
-        return not isinstance(self.estimator, Score)
+        return type(self.estimator) is not Score
 
     def at(self, sigma: float) -> Row:
         """The row with its directions in place."""
