@@ -25,6 +25,7 @@ from quell.perturb.gaussian import Gaussian
 from quell.policy.network import Policy
 from quell.rollout import default_compute
 from quell.types import Batch, Episodes, State, Sums
+from quell.variances import Plan, study
 from quell.variances import session as session_module
 from quell.variances.fisher import Geometry
 from quell.variances.measure import Measurement, measure
@@ -74,17 +75,24 @@ def test_any_number_of_workers_and_mapped_storage(monkeypatch: pytest.MonkeyPatc
 
 
 def test_on_ray() -> None:
-    """The same bits, several estimators on one batch; trajectories stay with the workers."""
+    """The same numbers to the last bit, several estimators on one batch; trajectories stay with the workers. Also states
+    for the metrics, and steps."""
     pytest.importorskip("ray")
     from quell.rollout.cluster import Ray
+    from quell.rollout.cluster.session import Session as Cluster
 
-    where, methods = point(), ["cv-paper", "auto"]
-    local = run(methods, iterations=2, warmup=2, where=where)
-    rows = find_rows(methods, where.sigma)
-    remote = measure(where, rows, iterations=2, warmup=2, compute=Ray(workers=2))
-    for a, b in zip(local.rows, remote.rows, strict=True):
+    plan = Plan(methods=["cv-paper", "auto"], pairs=10, warmup=10, gain=[("natural", 0.01)], gain_estimates=2)
+    cluster = Cluster(None, 2)
+    try:
+        found = [study(point(), plan, compute=compute) for compute in (Ray(workers=2), default_compute(1))]
+    finally:
+        cluster.close()
+    remote, local = found
+    for a, b in zip(local.measurement.rows, remote.measurement.rows, strict=True):
         assert a.gradients.any()
         assert (a.gradients == b.gradients).all()
+    assert [s.metrics for s in local.summaries] == [s.metrics for s in remote.summaries]
+    assert local.gains == remote.gains
 
 
 def test_samplings_are_independent() -> None:

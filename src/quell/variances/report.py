@@ -13,7 +13,7 @@ from quell.variances.gain import Gain
 from quell.variances.measure import Measurement
 from quell.variances.summary import Errors, Summary
 
-NAME = 14  # width of the names' column
+NAME = 14  # width of the names' column, if they fit
 
 
 @dataclass(frozen=True)
@@ -79,25 +79,26 @@ def _lines(report: Report) -> Iterator[str]:
     facts = f"action std {m.point.action_std:.3g}, sigma {m.point.sigma:g}, d = {len(m.point.theta):,}"
     yield f"{title}: return {m.mean_return:.4g} ± {m.return_std:.3g}, {facts}"
     yield f"{len(m.rows[0].gradients)} iterations of {config.pairs} pairs; 95% intervals; 1 is the variance of ES"
+    wide = max(NAME, *(len(_name(s)) + 2 for s in report.summaries))
     for metric, words in METRICS.items():
         if metric in report.summaries[0].metrics:
             yield f"\nin the metric of the {words}"
-            yield f"{'':<{NAME}}{'variance':<28}{'bias²':<30}variance + bias²"
+            yield f"{'':<{wide}}{'variance':<28}{'bias²':<30}variance + bias²"
             for s in report.summaries:
-                yield f"{_name(s):<{NAME}}{_errors(s, s.metrics[metric])}"
-    yield f"\n{'':<{NAME}}{'V[g]':>9}{'cosine':>9}{'bias z':>9}{'max z':>9}{'bears':>9}{'cost':>9}"
-    yield from map(_facts, report.summaries)
+                yield f"{_name(s):<{wide}}{_errors(s, s.metrics[metric])}"
+    yield f"\n{'':<{wide}}{'V[g]':>9}{'cosine':>9}{'bias z':>9}{'max z':>9}{'bears':>9}{'cost':>9}"
+    yield from (f"{_name(s):<{wide}}{_facts(s)}" for s in report.summaries)
     for s in report.summaries:
         if s.eta:
-            yield f"eta of {s.name:<{NAME}}" + " ".join(f"{layer} {value:.2f}" for layer, value in s.eta.items())
+            yield f"eta of {s.name:<{wide}}" + " ".join(f"{layer} {value:.2f}" for layer, value in s.eta.items())
     yield "max z: of the bias along the gradient, or along its part in one layer; bears: how long a step of"
     yield "Adam, relative to ES; cost: total variance x time of an iteration"
     if any(s.biased for s in report.summaries):
         yield "*: the estimator declares a bias"
     if report.gains:
-        yield f"\n{'gain of one step':<{NAME + 16}}{'return':<30}less that of ES"
+        yield f"\n{'gain of one step':<{wide + 16}}{'return':<30}less that of ES"
         for g in report.gains:
-            yield f"{g.name:<{NAME}}{g.kind:<8}{g.size:<8g}{_gain(g.gain):<30}{_gain(g.over_es)}".rstrip()
+            yield f"{g.name:<{wide}}{g.kind:<8}{g.size:<8g}{_gain(g.gain):<30}{_gain(g.over_es) if g.name != 'es' else ''}".rstrip()
 
 
 def _name(s: Summary) -> str:
@@ -111,7 +112,7 @@ def _errors(s: Summary, errors: Errors) -> str:
 
 
 def _facts(s: Summary) -> str:
-    line = f"{_name(s):<{NAME}}{s.variance.value:>9.3g}{s.cosine.value:>9.3f}{s.bias.along:>9.1f}{s.bias.worst:>9.1f}"
+    line = f"{s.variance.value:>9.3g}{s.cosine.value:>9.3f}{s.bias.along:>9.1f}{s.bias.worst:>9.1f}"
     line += f"{s.step:>9.2g}{s.cost:>9.2g}"
     return line + ("  biased?" if not s.biased and (s.bias.p < 1e-4 or abs(s.bias.worst) > 4) else "")
 
