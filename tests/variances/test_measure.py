@@ -75,8 +75,8 @@ def test_any_number_of_workers_and_mapped_storage(monkeypatch: pytest.MonkeyPatc
 
 
 def test_on_ray() -> None:
-    """The same numbers to the last bit, several estimators on one batch; trajectories stay with the workers. Also states
-    for the metrics, and steps."""
+    """The same numbers to the last bit: several estimators on one batch, whose trajectories stay with the workers, the
+    states for the metrics, and the steps."""
     pytest.importorskip("ray")
     from quell.rollout.cluster import Ray
     from quell.rollout.cluster.session import Session as Cluster

@@ -28,8 +28,9 @@ class Arguments:
     at: str = "init"
     """init, a run folder, or RUN@ITERATION."""
     methods: str = "es,ortho,gcmc,qmc,cv-paper,cv,auto"
-    """Estimators, separated by commas: es re cv-paper cv cv-layer cv-linear cv-network auto auto-policy pg, each also
-    with -ortho, -gcmc, -qmc (directions) or -crn (common action noise in a pair); ortho, gcmc, qmc and crn mean ES."""
+    """Estimators, separated by commas: es re cv-paper cv cv-layer cv-linear cv-network cv-advantage auto auto-policy pg
+    pg-advantage, each also with -ortho, -gcmc, -qmc (directions) or -crn (common action noise in a pair); ortho, gcmc,
+    qmc and crn mean ES."""
     pairs: int = 400
     """Pairs to measure on, in iterations of N (the setting `pairs`, 5 in the paper)."""
     pairs_other: int | None = None

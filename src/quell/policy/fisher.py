@@ -118,6 +118,13 @@ class Metric:
         log_std = policy.layout["log_std"][0] if "log_std" in policy.layout else None
         return Metric(tuple(blocks), log_std, damping)
 
+    def whitening(self) -> tuple[tuple[Array, Array, Array], ...]:
+        """What `whitened_products` needs, as plain arrays: per layer two rotations and (eigenvalue + damping)^-1/2."""
+        parts = [(block.left, block.right, (block.values + self.damping) ** -0.5) for block in self.blocks]
+        if self.log_std is not None:
+            parts.append((np.eye(1), np.eye(1), np.full((1, 1), (LOG_STD + self.damping) ** -0.5)))
+        return tuple(parts)
+
     def apply(self, vectors: Array, power: float) -> Array:
         """(F + damping)^power v for every row v of [m, d], or for one [d].
 
@@ -136,3 +143,20 @@ def _eigen(matrix: Any) -> tuple[Array, Array]:
     """Eigenvalues, none negative, and eigenvectors of a factor."""
     values, vectors = np.linalg.eigh(np.asarray(matrix, np.float64))
     return np.maximum(values, 0.0), vectors
+
+
+def whitened_products(xp: Any, policy: Policy, whitening: Any, vectors: Any, *, crossed: bool = True) -> Any:
+    """x' P x, x' P y, y' P y of two vectors [2, d] in each block, [blocks, 3], with P = (F + damping)^-1.
+
+    `whitening` is that of a Metric, or empty: then P = 1. Not `crossed`: only x' P x and y' P y, [blocks, 2].
+    """
+    found = []
+    for number, where in enumerate(policy.blocks):
+        part = vectors[:, where]
+        if len(whitening):
+            left, right, root = whitening[number]
+            matrices = part.reshape(2, len(left), -1) if number < len(policy.layers) else part[:, None]
+            part = ((left.T @ matrices @ right if number < len(policy.layers) else matrices) * root).reshape(2, -1)
+        x, y = part
+        found.append(xp.stack([(x * x).sum(), *([(x * y).sum()] if crossed else []), (y * y).sum()]))
+    return xp.stack(found)

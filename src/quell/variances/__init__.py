@@ -129,6 +129,7 @@ def study(point: Point, plan: Plan, *, compute: Compute, tell: Tell | None = Non
     if plan.gain:
         known = {row.name for row in rows}
         rows = find_rows([*rows, *(name for name in plan.gain_methods if name not in known)], point.sigma)
+    shape = geometry(point, compute=compute)
     measured = measure(
         point,
         rows,
@@ -136,9 +137,9 @@ def study(point: Point, plan: Plan, *, compute: Compute, tell: Tell | None = Non
         warmup=max(1, plan.warmup // batch),
         compute=compute,
         others=max(2, plan.pairs_other // batch) if plan.pairs_other else None,
+        metric=shape.kronecker,
         tell=tell,
     )
-    shape = geometry(point, compute=compute)
     summaries = summarise(measured, shape, np.random.default_rng(point.config.seed))
     if not plan.gain:
         return Report(measured, summaries)

@@ -22,7 +22,7 @@ from quell.perturb import Unperturbed
 from quell.policy.fisher import Metric, factors
 from quell.policy.network import Policy
 from quell.rollout import Compute, make_engine
-from quell.rollout.simulate import spread_over
+from quell.training.iteration import visited
 from quell.types import Array, Episodes
 from quell.variances.points import Point
 
@@ -73,11 +73,4 @@ def geometry(point: Point, *, compute: Compute) -> Geometry:
     problem = point.problem(Unperturbed())
     with make_engine(compute, point.task, problem, members=EPISODES, states=STATES) as engine:
         rollouts = engine.rollout(point.theta, request, point.obs_stats)
-        assert rollouts.states is not None
-        seen, steps = rollouts.states.copy(), rollouts.steps.copy()
-    ends = np.cumsum(steps)
-    places = spread_over(int(ends[-1]), STATES)  # of all steps, one after the other
-    episode = np.searchsorted(ends, places, side="right")
-    step = places - (ends - steps)[episode]
-    column = -(-step * (STATES - 1) // np.maximum(steps[episode] - 1, 1))  # where the engine put it, or the next one
-    return Geometry(point.policy, point.theta, seen[episode, column])
+        return Geometry(point.policy, point.theta, visited(rollouts, STATES))

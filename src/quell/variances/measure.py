@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from quell.policy.fisher import Metric
 from quell.rollout import Compute
 from quell.stats import mean, spread
 from quell.variances.points import Point
@@ -45,11 +46,13 @@ def measure(
     warmup: int,
     compute: Compute,
     others: int | None = None,
+    metric: Metric | None = None,
     tell: Tell | None = None,
 ) -> Measurement:
     """Measure all rows; those that share directions and action noise are measured on the same episodes.
 
-    `others` is the number of iterations for samplings other than that of plain ES, if not `iterations`.
+    `others` is the number of iterations for samplings other than that of plain ES, if not `iterations`; `metric` that of
+    a natural step, for estimators that make their noise small there.
     """
     samplings = list(dict.fromkeys(row.sampling for row in rows))
     scale = Scale()
@@ -64,7 +67,8 @@ def measure(
             if tell is not None:
                 tell(what, done, total)
 
-        found, fact = Session(point, chosen, scale, number=number, compute=compute).run(learn, turns, count)
+        session = Session(point, chosen, scale, number=number, compute=compute, metric=metric)
+        found, fact = session.run(learn, turns, count)
         parts += found
         facts.append(fact)
     order = {row.name: i for i, row in enumerate(rows)}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +22,9 @@ from quell.policy.normalise import ObsStats
 from quell.tasks.base import Task
 from quell.training.methods import make_config, make_policy, make_task
 from quell.types import Array
+
+if TYPE_CHECKING:
+    from quell.api import Result
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ def _trained(name: str, given: Task | None, at: str, seed: int, settings: Mappin
     result = load(Path(path), at=int(iteration) if iteration else None, task=given)
     if result.config.task != name:
         raise UsageError(f"{path!r} was trained on {result.config.task!r}, not on {name!r}")
-    config = replace(_plain(result.config), {"seed": seed, **settings}).validate()
+    config = replace(_plain(result.config), {"seed": seed, "pairs": _pairs(result), **settings}).validate()
     played = given or make_task(config)
     policy, trained = make_policy(config, played), result.policy
     where = f"{result.config.method} after {result.steps:,} steps"
@@ -84,6 +88,12 @@ def _trained(name: str, given: Task | None, at: str, seed: int, settings: Mappin
         theta = theta.copy()
         theta[policy.layout["log_std"][0]] = np.log(policy.init_std)  # the action noise of this theta
     return Point(config, played, policy, theta, trained.obs_stats, where)
+
+
+def _pairs(result: Result) -> int:
+    """Pairs of the run's last iterations: fixed, or as many as made up its `batch_steps`."""
+    config, length = result.config, result.last("episode_length")
+    return max(config.pairs, math.ceil(config.batch_steps / (2 * length))) if length > 0 else config.pairs
 
 
 def _plain(config: Config) -> Config:

@@ -98,7 +98,8 @@ def _lines(report: Report) -> Iterator[str]:
     if report.gains:
         yield f"\n{'gain of one step':<{wide + 16}}{'return':<30}less that of ES"
         for g in report.gains:
-            yield f"{g.name:<{wide}}{g.kind:<8}{g.size:<8g}{_gain(g.gain):<30}{_gain(g.over_es) if g.name != 'es' else ''}".rstrip()
+            over = _gain(g.over_es) if g.name != "es" else ""
+            yield f"{g.name:<{wide}}{g.kind:<8}{g.size:<8g}{_gain(g.gain):<30}{over}".rstrip()
 
 
 def _name(s: Summary) -> str:

@@ -17,11 +17,12 @@ from quell.errors import UsageError
 from quell.estimate import Estimator, Problem, Rows
 from quell.estimate.reduce import calm
 from quell.keys import Stream
+from quell.policy.fisher import Metric
 from quell.rollout import Compute, Engine, make_engine
 from quell.stats import spread
 from quell.types import Array, Batch, Episodes, State, Sums
 from quell.variances.points import Point
-from quell.variances.rows import Row
+from quell.variances.rows import Row, unit
 
 IN_MEMORY = 1 << 29  # bytes of gradients per estimator; more go to a temporary file
 
@@ -80,10 +81,23 @@ class Scale:
 
 
 class Session:
-    """All rows of one kind of sampling, on one engine. `number` tells its randomness from that of other sessions."""
+    """All rows of one kind of sampling, on one engine.
 
-    def __init__(self, point: Point, rows: Sequence[Row], scale: Scale, *, number: int, compute: Compute) -> None:
+    `number` tells its randomness from that of other sessions; `metric` is for estimators that look at the step's.
+    """
+
+    def __init__(
+        self,
+        point: Point,
+        rows: Sequence[Row],
+        scale: Scale,
+        *,
+        number: int,
+        compute: Compute,
+        metric: Metric | None = None,
+    ) -> None:
         self.point, self.rows, self.scale, self.number, self.compute = point, rows, scale, number, compute
+        self.metric = metric
         directions, self.shared_noise = rows[0].sampling
         self.problem = point.problem(directions)
         self.records = any(row.estimator.needs.trajectories for row in rows)
@@ -148,7 +162,7 @@ class Session:
         )
         rollouts = engine.rollout(point.theta, episodes, point.obs_stats)
         scaled = dataclasses.replace(rollouts, rewards=rollouts.rewards / self.scale.of(rollouts.returns))
-        return Batch(point.theta, episodes, scaled)
+        return Batch(point.theta, episodes, scaled, self.metric)
 
     def _estimate(self, one: _Running, engine: Engine, batch: Batch, measured: int) -> None:
         """Prepare, sum and combine, by hand, because the warm-up's sums may be combined again."""
@@ -158,11 +172,12 @@ class Session:
         sums = engine.total(one.estimator, batch, rows, batch.theta)
         with calm():
             found = one.estimator.combine(self.problem, sums, rows, one.state)
+            gradient = found.gradient * np.float32(unit(one.estimator, batch, one.state))
         if measured >= 0:
-            one.store[measured] = found.gradient
+            one.store[measured] = gradient
             one.seconds += time.perf_counter() - started
             return
-        one.warm += found.gradient
+        one.warm += gradient
         one.state = found.state
         if one.row.updates:
             one.past.append((sums, rows))
