@@ -158,6 +158,18 @@ def test_bias_in_every_metric_against_the_closed_form() -> None:
         assert unbiased.high * plain.variance.value < true
 
 
+def test_a_less_noisy_reference_sees_smaller_biases(found: Measurement) -> None:
+    """Against `cv` instead of ES the interval of another's bias shrinks; that of ES is what cv's was against it."""
+    rng = np.random.default_rng
+    against_es = {s.name: s.metrics["parameters"].bias for s in summarise(found, None, rng(0))}
+    against_cv = {s.name: s.metrics["parameters"].bias for s in summarise(found, None, rng(0), reference="cv")}
+    assert against_cv["cv"].value == 0
+    assert against_cv["es"].value == pytest.approx(against_es["cv"].value)
+    fine, coarse = against_cv["auto"], against_es["auto"]
+    assert fine.low < 0 < fine.high
+    assert fine.high - fine.low < 0.5 * (coarse.high - coarse.low)
+
+
 def test_a_biased_estimator_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The reward-to-go as eq. (5) prints it, without its discount: it must be called biased."""
     sound = policy_gradient.advantages

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
+from pathlib import Path
+from typing import Any
+
 import pytest
 from small_point import point
 
@@ -62,11 +64,11 @@ def test_untrained_point() -> None:
     assert where.where == "init"
 
 
-def test_trained_point(tmp_path: object) -> None:
-    settings = {"horizon": 5, "steps": 400, "eval_episodes": 1, "hidden": (4,), "seed": 3}
+def test_trained_point(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"horizon": 5, "steps": 400, "eval_episodes": 1, "policy.hidden": (4,), "seed": 3}
     for method, sigma in (("cv", 0.05), ("pg", 0.02)):
         own = settings | ({"sigma": 0.05} if method == "cv" else {})
-        result = quell.train("lqr-302", method=method, out=str(tmp_path), progress=False, workers=1, **own)  # type: ignore[arg-type]
+        result = quell.train("lqr-302", method=method, out=tmp_path, progress=False, workers=1, **own)
         where = find_point("lqr-302", str(result.path), preset="tuned", seed=0, settings={"pairs": 3})
         assert (where.theta == result.theta).all()
         assert (where.sigma, where.config.pairs, where.config.seed) == (sigma, 3, 0)
@@ -75,7 +77,8 @@ def test_trained_point(tmp_path: object) -> None:
         assert louder.action_std == pytest.approx(2)
         assert (louder.theta[:-1] == where.theta[:-1]).mean() > 0.8
         with pytest.raises(UsageError, match="change the parameters"):
-            find_point("lqr-302", str(result.path), preset="tuned", seed=0, settings={"hidden": (5,)})
+            find_point("lqr-302", str(result.path), preset="tuned", seed=0, settings={"policy.hidden": (5,)})
         with pytest.raises(UsageError, match="trained on"):
             find_point("lqr", str(result.path), preset="tuned", seed=0, settings={})
-        assert np.isfinite(where.theta).all()
+        as_trained = find_point("lqr-302", str(result.path), preset="tuned", seed=0, settings={})
+        assert as_trained.config.pairs == result.history[0]["steps"] / 10

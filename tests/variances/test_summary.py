@@ -21,7 +21,8 @@ from quell.variances.summary import (
 def errors(own: np.ndarray, plain: np.ndarray, rng: np.random.Generator, *, paired: bool) -> Errors:
     weights = resamples(len(plain), rng)
     first = Sample(gram(own), weights if paired else resamples(len(own), rng))
-    return compare(first, Sample(gram(plain), weights), gram(own, plain), paired=paired)
+    second = Sample(gram(plain), weights)
+    return compare(first, second, squared_bias(first, second, gram(own, plain), paired=paired))
 
 
 def test_variance_of_known_vectors() -> None:

@@ -59,6 +59,8 @@ def test_requests_that_make_no_sense() -> None:
     for wrong in ({"pairs": 1}, {"seed": -1}, {"methods": "nonsense"}, {"gain": ["up:1"]}, {"workers": 0}):
         with pytest.raises(UsageError):
             quell.variance("lqr-302", settings=SETTINGS, **wrong)
+    with pytest.raises(UsageError, match="declares a bias"):
+        quell.variance("lqr-302", settings=SETTINGS, methods="cv-advantage", reference="cv-advantage", workers=1)
     with pytest.raises(UsageError, match="needs 200 pairs"):
         quell.variance("lqr-302", settings=SETTINGS, pairs=20, gain=["raw:1"])
 

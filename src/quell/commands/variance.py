@@ -41,6 +41,8 @@ class Arguments:
     """At init: whose settings."""
     settings: dict[str, str] = field(default_factory=dict)
     """Other settings, e.g. --settings sigma 0.05 policy.init_std 0.3"""
+    reference: str = "es"
+    """The estimator against whose mean biases are measured; an unbiased one with less noise (auto) shows smaller."""
     sweep: tuple[str, ...] = ()
     """A name (gamma, sigma, std: the action noise, pairs: N) and its values, e.g. --sweep gamma 0.9 0.99 1"""
     gain: tuple[str, ...] = ()
@@ -97,6 +99,7 @@ def _report(parsed: Arguments, changes: dict[str, Any], discounts: list[float], 
         warmup=parsed.warmup,
         preset=parsed.preset,
         settings={name: parse_value(text) for name, text in parsed.settings.items()} | changes,
+        reference=parsed.reference,
         gain=parsed.gain,
         gain_methods=parsed.gain_methods.split(","),
         gain_estimates=parsed.gain_estimates,

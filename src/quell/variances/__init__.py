@@ -44,6 +44,7 @@ class Plan:
     pairs: int = 400
     pairs_other: int | None = None
     warmup: int = 150
+    reference: str = "es"
     gain: Sequence[tuple[Kind, float]] = ()
     gain_methods: Sequence[str] = ("es", "cv-paper", "auto")
     gain_estimates: int = 40
@@ -71,6 +72,7 @@ def variance(
     warmup: int = 150,
     preset: Preset = "paper",
     settings: Mapping[str, Any] | None = None,
+    reference: str = "es",
     gain: Sequence[str] = (),
     gain_methods: Sequence[str] = ("es", "cv-paper", "auto"),
     gain_estimates: int = 40,
@@ -86,7 +88,8 @@ def variance(
     (`quell.variances.rows.BASES`, with -ortho, -gcmc, -qmc, -crn), estimators, or `quell.variances.rows.Row` objects;
     ES is always among them. They are measured on `pairs` pairs in iterations as training has them, after `warmup`
     pairs to learn coefficients and value functions on; directions other than those of ES need episodes of their own,
-    `pairs_other` if not as many. `gain` names steps whose worth is measured too ("sign:0.01", "kl:0.01").
+    `pairs_other` if not as many. Biases are measured against the mean of `reference`; one that is unbiased and less
+    noisy than ES ("auto") shows smaller ones. `gain` names steps whose worth is measured too ("sign:0.01", "kl:0.01").
     """
     from quell.api import compute_for
     from quell.terminal.counter import Counter
@@ -102,6 +105,7 @@ def variance(
         pairs=pairs,
         pairs_other=pairs_other,
         warmup=warmup,
+        reference=reference,
         gain=[parse_step(word) for word in gain],
         gain_methods=gain_methods,
         gain_estimates=gain_estimates,
@@ -126,9 +130,11 @@ def study(point: Point, plan: Plan, *, compute: Compute, tell: Tell | None = Non
     batch = point.config.pairs
     plan.check(batch)
     rows = find_rows(plan.methods, point.sigma)
-    if plan.gain:
-        known = {row.name for row in rows}
-        rows = find_rows([*rows, *(name for name in plan.gain_methods if name not in known)], point.sigma)
+    known = {row.name for row in rows}
+    more = [plan.reference, *(plan.gain_methods if plan.gain else ())]
+    rows = find_rows([*rows, *(name for name in more if name not in known)], point.sigma)
+    if any(row.biased for row in rows if row.name == plan.reference):
+        raise UsageError(f"{plan.reference!r} declares a bias, so biases cannot be measured against it")
     shape = geometry(point, compute=compute)
     measured = measure(
         point,
@@ -140,9 +146,9 @@ def study(point: Point, plan: Plan, *, compute: Compute, tell: Tell | None = Non
         metric=shape.kronecker,
         tell=tell,
     )
-    summaries = summarise(measured, shape, np.random.default_rng(point.config.seed))
+    summaries = summarise(measured, shape, np.random.default_rng(point.config.seed), reference=plan.reference)
     if not plan.gain:
-        return Report(measured, summaries)
+        return Report(measured, summaries, reference=plan.reference)
     worth = gains(
         measured,
         [name for name in plan.gain_methods if name],
@@ -153,4 +159,4 @@ def study(point: Point, plan: Plan, *, compute: Compute, tell: Tell | None = Non
         compute=compute,
         tell=tell,
     )
-    return Report(measured, summaries, worth)
+    return Report(measured, summaries, worth, reference=plan.reference)

@@ -51,8 +51,8 @@ def measure(
 ) -> Measurement:
     """Measure all rows; those that share directions and action noise are measured on the same episodes.
 
-    `others` is the number of iterations for samplings other than that of plain ES, if not `iterations`; `metric` that of
-    a natural step, for estimators that make their noise small there.
+    `others` is the number of iterations for samplings other than that of plain ES, if not `iterations`; `metric` that
+    of a natural step, for estimators that make their noise small there.
     """
     samplings = list(dict.fromkeys(row.sampling for row in rows))
     scale = Scale()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,9 +90,11 @@ def _trained(name: str, given: Task | None, at: str, seed: int, settings: Mappin
 
 
 def _pairs(result: Result) -> int:
-    """Pairs of the run's last iterations: fixed, or as many as made up its `batch_steps`."""
-    config, length = result.config, result.last("episode_length")
-    return max(config.pairs, math.ceil(config.batch_steps / (2 * length))) if length > 0 else config.pairs
+    """Pairs of the run's last iteration, of which there may be as many as make up its `batch_steps`."""
+    if not result.history:
+        return result.config.pairs
+    before, last = ([{"steps": 0}, *result.history])[-2:]
+    return round((last["steps"] - before["steps"]) / (2 * last["episode_length"]))
 
 
 def _plain(config: Config) -> Config:

@@ -24,6 +24,8 @@ class Report:
     summaries: list[Summary]
     gains: list[Gain] = field(default_factory=list)
     label: str = ""
+    reference: str = "es"
+    """The estimator whose mean stands for the gradient where biases are measured."""
 
     def __getitem__(self, name: str) -> Summary:
         """The summary of an estimator."""
@@ -48,6 +50,7 @@ class Report:
             "mean_return": m.mean_return,
             "return_std": m.return_std,
             "steps": m.steps,
+            "reference": self.reference,
             "rollout_seconds": m.rollout_seconds,
         }
         rows, gains = [_row(s) for s in self.summaries], [asdict(g) for g in self.gains]
@@ -79,6 +82,8 @@ def _lines(report: Report) -> Iterator[str]:
     facts = f"action std {m.point.action_std:.3g}, sigma {m.point.sigma:g}, d = {len(m.point.theta):,}"
     yield f"{title}: return {m.mean_return:.4g} ± {m.return_std:.3g}, {facts}"
     yield f"{len(m.rows[0].gradients)} iterations of {config.pairs} pairs; 95% intervals; 1 is the variance of ES"
+    if report.reference != "es":
+        yield f"bias is measured against the mean of {report.reference}"
     wide = max(NAME, *(len(_name(s)) + 2 for s in report.summaries))
     for metric, words in METRICS.items():
         if metric in report.summaries[0].metrics:
@@ -107,7 +112,7 @@ def _name(s: Summary) -> str:
 
 
 def _errors(s: Summary, errors: Errors) -> str:
-    if s.name == "es":
+    if s.name == "es" and errors.bias == Interval(0, 0, 0):
         return f"{'1':<28}{'0':<30}1"
     return f"{_interval(errors.ratio):<28}{_interval(errors.bias):<30}{_interval(errors.error)}"
 

@@ -4,13 +4,13 @@ With M independent gradients g_m of an estimator (each from N pairs), K their Gr
 
     V[g] = (sum_m w_m K_mm - w'Kw / M) / (M - 1)        total variance, the sum over coordinates
 
-so one Gram matrix serves every resample, and nothing of size d is resampled. The bias is measured against ES, which has
-none. With e_m the gradients of ES,
+so one Gram matrix serves every resample, and nothing of size d is resampled. The bias is measured against a reference
+that has none: ES, or an estimator as unbiased whose mean is known better. With e_m the gradients of the reference,
 
     B^2 = mean over m != n of (g_m - e_m)'(g_n - e_n)    free of the noise's own square: unbiased, possibly negative
     error = V[g] + B^2                                   mean squared error of one estimate
 
-Rows that share their episodes with ES are compared iteration by iteration, and resampled together; others (orthogonal
+Rows that share their episodes with it are compared iteration by iteration, and resampled together; others (orthogonal
 directions, a Halton sequence, common action noise) have episodes of their own and are resampled on their own.
 """
 
@@ -35,7 +35,7 @@ COLUMNS = 1 << 16  # coordinates handled at a time
 
 @dataclass(frozen=True)
 class Bias:
-    """How far an estimator's mean is from that of ES, in standard errors."""
+    """How far an estimator's mean is from the reference's, in standard errors."""
 
     along: float
     """z-score along the gradient's direction (as the warm-up estimated it)."""
@@ -60,7 +60,7 @@ class Errors:
     ratio: Interval
     """Variance."""
     bias: Interval
-    """Squared norm of the difference of its mean from that of ES, free of the noise's own square."""
+    """Squared norm of the difference of its mean from the reference's, free of the noise's own square."""
     error: Interval
     """Variance and squared bias: the mean squared error of one estimate."""
 
@@ -120,12 +120,15 @@ class Summary:
 UNKNOWN = Interval(float("nan"), float("nan"), float("nan"))
 
 
-def summarise(measurement: Measurement, geometry: Geometry | None, rng: np.random.Generator) -> list[Summary]:
+def summarise(
+    measurement: Measurement, geometry: Geometry | None, rng: np.random.Generator, *, reference: str = "es"
+) -> list[Summary]:
     """A summary of every row, in every metric (without a geometry: in that of the parameters)."""
-    es = measurement.find("es")
+    es, truth = measurement.find("es"), measurement.find(reference)
     samplings = {row.row.sampling: len(row.gradients) for row in measurement.rows}
     weights = {sampling: resamples(count, rng) for sampling, count in samplings.items()}
-    errors = {name: _errors(measurement, geometry, name, weights) for name in (METRICS if geometry else ["parameters"])}
+    metrics = METRICS if geometry else ["parameters"]
+    errors = {name: _errors(measurement, geometry, name, weights, truth) for name in metrics}
     best = min(measurement.rows, key=lambda row: errors["parameters"][row.row.name].variance.value)
     direction, layout = _direction(measurement), measurement.point.policy.layout
     found = []
@@ -137,7 +140,7 @@ def summarise(measurement: Measurement, geometry: Geometry | None, rng: np.rando
                 biased=row.row.biased,
                 metrics={name: of_rows[row.row.name] for name, of_rows in errors.items()},
                 cosine=cosines(row, best, weights[row.row.sampling]),
-                bias=bias(row, es, direction, layout),
+                bias=bias(row, truth, direction, layout),
                 signal=signal,
                 share=share,
                 eta=coefficients(row),
@@ -149,22 +152,28 @@ def summarise(measurement: Measurement, geometry: Geometry | None, rng: np.rando
 
 
 def _errors(
-    measurement: Measurement, geometry: Geometry | None, metric: str, weights: Mapping[tuple[object, bool], Array]
+    measurement: Measurement,
+    geometry: Geometry | None,
+    metric: str,
+    weights: Mapping[tuple[object, bool], Array],
+    truth: Measured,
 ) -> dict[str, Errors]:
     """Row -> its errors in one metric."""
 
     def vectors(row: Measured) -> Array:
         return geometry.mapped(metric, row.gradients) if geometry else row.gradients
 
-    es = measurement.find("es")
-    sampling, reference = es.row.sampling, vectors(es)
-    plain = Sample(gram(reference), weights[sampling])
+    def sample(row: Measured, given: Array) -> Sample:
+        return Sample(gram(given), weights[row.row.sampling])
+
+    es, known = measurement.find("es"), vectors(truth)
+    plain, reference = sample(es, vectors(es)), sample(truth, known)
     found = {}
     for row in measurement.rows:
-        own = plain if row is es else Sample(gram(given := vectors(row)), weights[row.row.sampling])
-        cross = plain.gram if row is es else gram(given, reference)
-        paired = row.row.sampling == sampling
-        found[row.row.name] = compare(own, plain, cross, paired=paired, unit=measurement.scale**2)
+        given = vectors(row)
+        paired = row.row.sampling == truth.row.sampling
+        gap = squared_bias(own := sample(row, given), reference, gram(given, known), paired=paired)
+        found[row.row.name] = compare(own, plain, gap, unit=measurement.scale**2)
     return found
 
 
@@ -176,10 +185,10 @@ class Sample:
     weights: Array
 
 
-def compare(own: Sample, plain: Sample, cross: Array, *, paired: bool, unit: float = 1.0) -> Errors:
-    """An estimator against ES; `cross` [M, M'] holds the products of their gradients, variances are times `unit`."""
+def compare(own: Sample, plain: Sample, bias: tuple[float, Array], *, unit: float = 1.0) -> Errors:
+    """An estimator relative to ES, with its `squared_bias`; variances are times `unit`."""
     noise, again = variance(own.gram), variances(own.gram, own.weights)
-    gap, gap_again = squared_bias(own, plain, cross, paired=paired)
+    gap, gap_again = bias
     with np.errstate(all="ignore"):
         es, es_again = np.float64(variance(plain.gram)), variances(plain.gram, plain.weights)
         return Errors(
@@ -190,18 +199,18 @@ def compare(own: Sample, plain: Sample, cross: Array, *, paired: bool, unit: flo
         )
 
 
-def squared_bias(own: Sample, plain: Sample, cross: Array, *, paired: bool) -> tuple[float, Array]:
-    """B^2, and that of every resample."""
-    between = own.gram + plain.gram - cross - cross.T if paired else None
+def squared_bias(own: Sample, truth: Sample, cross: Array, *, paired: bool) -> tuple[float, Array]:
+    """B^2, and that of every resample; `cross` [M, M'] holds the products of the two estimators' gradients."""
+    between = own.gram + truth.gram - cross - cross.T if paired else None
 
     def value(w: Array, v: Array) -> Array:
         if between is not None:
             return squared_mean(between, w)
         products = _form(cross, w, v) / cross.size
-        return np.asarray(squared_mean(own.gram, w) + squared_mean(plain.gram, v) - 2 * products)
+        return np.asarray(squared_mean(own.gram, w) + squared_mean(truth.gram, v) - 2 * products)
 
     once = value(*(np.ones((1, count)) for count in cross.shape))
-    return float(once[0]), value(own.weights, plain.weights)
+    return float(once[0]), value(own.weights, truth.weights)
 
 
 def squared_mean(matrix: Array, weights: Array) -> Array:
@@ -258,13 +267,13 @@ def cosines(row: Measured, best: Measured, weights: Array) -> Interval:
     return percentile_interval(float(found.mean()), weights @ found / len(found))
 
 
-def bias(row: Measured, es: Measured, direction: Array, layout: Layout) -> Bias:
-    """z-scores of mean(g) - mean(g of ES): paired where both saw the same episodes, Welch's where not."""
+def bias(row: Measured, truth: Measured, direction: Array, layout: Layout) -> Bias:
+    """z-scores of mean(g) - mean(g of the reference): paired where both saw the same episodes, Welch's where not."""
     from scipy.stats import norm, t
 
-    if row is es:
+    if row is truth:
         return Bias(0.0, dict.fromkeys(layout, 0.0), 0.0, 1.0)
-    paired = row.row.sampling == es.row.sampling
+    paired = row.row.sampling == truth.row.sampling
     count, dim = row.gradients.shape
 
     def z(values: Array, plain: Array) -> Array:
@@ -274,9 +283,9 @@ def bias(row: Measured, es: Measured, direction: Array, layout: Layout) -> Bias:
         return np.asarray(mean / np.where(square > 0, np.sqrt(square), np.inf))
 
     def projected(where: slice) -> float:
-        return as_normal(float(z(*((one.gradients[:, where] @ direction[where])[:, None] for one in (row, es)))[0]))
+        return as_normal(float(z(*((one.gradients[:, where] @ direction[where])[:, None] for one in (row, truth)))[0]))
 
-    freedom = count - 1 + (0 if paired else len(es.gradients) - 1)
+    freedom = count - 1 + (0 if paired else len(truth.gradients) - 1)
 
     def as_normal(value: float) -> float:
         return float(np.copysign(norm.isf(t.sf(abs(value), freedom)), value))
@@ -284,7 +293,7 @@ def bias(row: Measured, es: Measured, direction: Array, layout: Layout) -> Bias:
     largest = 0.0
     for start in range(0, dim, COLUMNS):
         part = slice(start, start + COLUMNS)
-        each = z(row.gradients[:, part].astype(np.float64), es.gradients[:, part].astype(np.float64))
+        each = z(row.gradients[:, part].astype(np.float64), truth.gradients[:, part].astype(np.float64))
         largest = max(largest, float(np.abs(each).max()))
     p = min(1.0, 2 * float(t.sf(largest, freedom)) * dim)
     layers = {name: projected(where) for name, (where, _) in layout.items()}
