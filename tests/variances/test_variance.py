@@ -13,6 +13,7 @@ import quell
 from quell import cli
 from quell.errors import UsageError
 from quell.estimate.score import Score
+from quell.stats import Interval
 
 SETTINGS = {"horizon": 6, "policy.hidden": ()}
 SMALL = ["lqr-302", "--settings", "horizon", "6", "policy.hidden", "[]", "--pairs", "20", "--warmup", "10"]
@@ -48,6 +49,7 @@ def test_in_python() -> None:
         assert row["fisher_ratio"] == row["metrics"]["policy"]["ratio"]
     assert report["mine"].ratio.value == pytest.approx(1)
     assert report["mine"].metrics["step"].bias.value == pytest.approx(0)
+    assert all(report["es"].metrics[metric].bias == Interval(0, 0, 0) for metric in report["es"].metrics)
     text = str(report)
     assert max(map(len, text.splitlines())) <= 100
     for words in ("mine*", "declares a bias", "inverse Fisher", "variance + bias²", "natural 0.01"):

@@ -94,7 +94,8 @@ def _pairs(result: Result) -> int:
     if not result.history:
         return result.config.pairs
     before, last = ([{"steps": 0}, *result.history])[-2:]
-    return round((last["steps"] - before["steps"]) / (2 * last["episode_length"]))
+    episodes: int = round((last["steps"] - before["steps"]) / last["episode_length"])
+    return episodes // 2
 
 
 def _plain(config: Config) -> Config:

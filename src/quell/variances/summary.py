@@ -171,8 +171,9 @@ def _errors(
     found = {}
     for row in measurement.rows:
         given = vectors(row)
-        paired = row.row.sampling == truth.row.sampling
-        gap = squared_bias(own := sample(row, given), reference, gram(given, known), paired=paired)
+        own = sample(row, given)
+        cross = own.gram if row is truth else gram(given, known)
+        gap = squared_bias(own, reference, cross, paired=row.row.sampling == truth.row.sampling)
         found[row.row.name] = compare(own, plain, gap, unit=measurement.scale**2)
     return found
 
