@@ -8,10 +8,10 @@ output from row k of B, where B'B is the Fisher matrix of the network's own outp
     Gaussian        B = diag(1 / std)                     Deterministic   as a Gaussian of unit std
     categorical     B_k = sqrt(p_k) (e_k - p)'
 
-One exact backward pass for each row, no sampled actions. The block of the log standard deviations is exactly 2. The form
-is exact where a layer's h and g are independent; in a policy of one layer, wherever B does not depend on the state.
+One exact backward pass for each row, no sampled actions. The block of the log standard deviations is exactly 2. The
+form is exact where a layer's h and g are independent; in a policy of one layer, wherever B is the same at all states.
 
-Sums over states are additive, so shards, threads or episodes may each make theirs; the functions take an array namespace.
+Sums over states are additive, so shards, threads or episodes may each make theirs.
 """
 
 from __future__ import annotations
@@ -126,8 +126,10 @@ class Metric:
         return tuple(parts)
 
     def apply(self, vectors: Array, power: float) -> Array:
-        """(F + damping)^power v for every row v of [m, d], or for one [d]. -1: natural gradient; -1/2: whitened, so that
-        |apply(v, -1/2)|^2 = v' F^-1 v."""
+        """(F + damping)^power v for every row v of [m, d], or for one [d].
+
+        Power -1 makes a gradient a natural one, and |apply(v, -1/2)|^2 = v' F^-1 v.
+        """
         rows = np.atleast_2d(np.asarray(vectors, np.float64))
         found = np.empty_like(rows)
         for block in self.blocks:
