@@ -65,7 +65,7 @@ def plan(wanted: Arguments) -> list[Job]:
         config = make_config(task, method, preset, {"seed": seed, "steps": wanted.steps, **settings}).validate()
         name = "-".join(filter(None, (preset, method, wanted.label, str(wanted.steps))))
         record = wanted.out / f"{folder_name(task)}-{name}-{seed}.json"
-        jobs.append(Job(config, wanted.runs / name, record, episodes=50, label=wanted.label))
+        jobs.append(Job(config, runs=wanted.runs / name, record=record, episodes=50, label=wanted.label))
     return jobs
 
 

@@ -30,6 +30,7 @@ KINDS = {
     "estimator": ("quell.estimate", "ESTIMATORS"),
     "coefficients": ("quell.estimate.control_variate", "COEFFICIENTS"),
     "discount": ("quell.estimate.control_variate", "DISCOUNTS"),
+    "critic": ("quell.estimate.critic", "CRITICS"),
     "step": ("quell.update", "STEPS"),
     "engine": ("quell.rollout", "ENGINES"),
 }

@@ -1,0 +1,60 @@
+"""The building: who may import whom, and how long a function may be."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[1] / "src/quell"
+FILES = {
+    ".".join(("quell", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__"): path
+    for path in SOURCE.rglob("*.py")
+}
+
+
+def imported(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Modules of quell that import statements name."""
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in FILES)
+        elif isinstance(node, ast.ImportFrom) and node.module in FILES:
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                yield full if full in FILES else node.module
+
+
+def test_modules_import_each_other_in_one_direction() -> None:
+    """Statements at the top of a module, which run when it is imported."""
+    graph = {name: set(imported(ast.parse(path.read_text()).body)) for name, path in FILES.items()}
+    assert list(TopologicalSorter(graph).static_order()), "raises CycleError, which names the cycle"
+
+
+def test_rooms_keep_to_themselves() -> None:
+    """Anywhere in a module: what shows results knows no paper, what runs campaigns neither, and drawing is no one's."""
+    refused = {
+        "report": ("paper", "campaign"),
+        "figures": ("paper", "report", "campaign", "lab"),
+        "terminal": ("paper", "report", "campaign", "runs", "figures"),
+        "campaign": ("paper", "report", "figures"),
+        "runs": ("paper", "report", "figures", "campaign", "api"),
+    }
+    for name, path in FILES.items():
+        room = name.split(".")[1] if "." in name else ""
+        for other in imported(ast.walk(ast.parse(path.read_text()))):
+            assert other.split(".")[1:2] not in [[one] for one in refused.get(room, ())], f"{name} imports {other}"
+
+
+def test_matplotlib_is_imported_in_figures_alone() -> None:
+    for path in FILES.values():
+        if path.parent.name != "figures":
+            assert not re.search(r"^\s*(import|from) matplotlib", path.read_text(), re.MULTILINE), path
+
+
+def test_no_function_is_longer_than_sixty_lines() -> None:
+    for name, path in FILES.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                assert (node.end_lineno or 0) - node.lineno < 60, f"{name}.{node.name}"
