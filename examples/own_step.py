@@ -11,8 +11,6 @@ import numpy as np
 
 import quell
 
-quell.metrics.METRICS["own/kl"] = "KL divergence of the policy after the step from the one before."
-
 
 @dataclass(frozen=True, kw_only=True)
 class WithinKl:
@@ -22,8 +20,11 @@ class WithinKl:
     name = "within-kl"
     states = 20  # observations of every episode
 
-    def init(self, theta):
-        return ()  # no state of its own
+    def init(self, policy, theta):
+        return ()  # nothing to remember between steps
+
+    def metric(self, policy, state):
+        return None  # noise is measured in the parameters themselves
 
     def step(self, theta, gradient, state, context):
         """The KL of a step s is about s'Fs / 2: scale the gradient to that, then shorten it while it is too much."""
@@ -31,7 +32,7 @@ class WithinKl:
         length = np.sqrt(2 * self.limit / max(curvature, 1e-12))
         while (kl := context.kl(moved := theta + np.float32(length) * gradient)) > 1.5 * self.limit:
             length /= 2
-        return moved, state, {"own/kl": kl, "learning_rate": length}
+        return moved, state, {"update/kl": kl, "learning_rate": length}
 
 
 if __name__ == "__main__":
@@ -42,4 +43,4 @@ if __name__ == "__main__":
         steps=int(sys.argv[1]) if len(sys.argv) > 1 else 50_000,
     )
     for row in result.history[:: max(1, len(result.history) // 8)]:
-        print(f"iteration {row['iteration']:4d}  return {row['return/mean']:7.1f}  KL {row['own/kl']:.4f}")
+        print(f"iteration {row['iteration']:4d}  return {row['return/mean']:7.1f}  KL {row['update/kl']:.4f}")
