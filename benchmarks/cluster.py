@@ -8,6 +8,7 @@ parameters and of workers, beside what `scale_model.py` says with round numbers 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -92,13 +93,14 @@ def overhead(hidden: tuple[int, ...], workers: int, pairs: int, rounds: int) -> 
     }
 
 
-def contestants() -> dict[str, Any]:
-    """Row -> a trainer on Ray."""
-    rows = {f"halfcheetah {method}": on_halfcheetah(method, "ray") for method in ("es", "cv")}
-    for hidden in WIDTHS[:2]:
-        for workers in (1, 2):
-            rows[f"overhead {hidden[0]}, {workers} workers"] = nearly_nothing(hidden, workers, pairs=4)
-    return rows
+def contestants(words: str) -> dict[str, Any]:
+    """Row -> a trainer on Ray, of the rows whose names contain `words`."""
+    rows: dict[str, tuple[Any, tuple[Any, ...]]] = {
+        f"halfcheetah {method}": (on_halfcheetah, (method, "ray")) for method in ("es", "cv")
+    }
+    for hidden, workers in itertools.product(WIDTHS[:2], (1, 2)):
+        rows[f"overhead {hidden[0]} x {workers}"] = nearly_nothing, (hidden, workers, 4)
+    return {name: make(*given) for name, (make, given) in rows.items() if words in name}
 
 
 def main() -> None:
@@ -107,17 +109,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="also write the figures as JSON")
     parser.add_argument("--against", help="a commit whose Ray engine to race instead (see against.py)")
     parser.add_argument("--processes", type=int, default=3, help="against: fresh processes of each side")
+    parser.add_argument("--rows", default="", help="against: only the rows whose names contain this")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:
         with ray_session(WORKERS * 6):
-            serve({name: first_iteration(trainer) for name, trainer in contestants().items()})
+            serve({name: first_iteration(trainer) for name, trainer in contestants(arguments.rows).items()})
         return
     figures: dict[str, Any]
     if arguments.against:
         repeats = {"rounds": arguments.rounds, "processes": arguments.processes}
         figures = {"against": arguments.against, **repeats}
-        figures["rows"] = race(__file__, arguments.against, arguments=[], **repeats)
+        figures["rows"] = race(__file__, arguments.against, arguments=["--rows", arguments.rows], **repeats)
     else:
         figures = beside_the_local_engine(arguments.rounds)
     if arguments.out:
