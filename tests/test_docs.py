@@ -93,7 +93,8 @@ def test_the_architecture_page_shows_the_tree_as_it_is() -> None:
 
 @pytest.mark.parametrize("kind", AXES)
 def test_the_architecture_page_names_every_strategy(kind: str) -> None:
-    (row,) = re.findall(rf"^\| {kind} \| `{kind}=.*\| ([^|]+) \|$", (ROOT / "docs/architecture.md").read_text(), re.MULTILINE)
+    page = (ROOT / "docs/architecture.md").read_text()
+    (row,) = re.findall(rf"^\| {kind} \| `{kind}=.*\| ([^|]+) \|$", page, re.MULTILINE)
     assert set(row.split(", ")) == registry.table(kind).keys()
 
 
