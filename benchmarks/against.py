@@ -110,9 +110,9 @@ def serve(contestants: dict[str, Contestant]) -> None:
 def race(
     script: str, commit: str, *, rounds: int, processes: int, arguments: list[str], warm: int = 2
 ) -> dict[str, dict[str, Any]]:
-    """Seconds of both sides and their ratios, row by row; printed as they come in."""
+    """Seconds of both sides and their ratios, row by row; the table is printed."""
     found: dict[str, dict[str, Any]] = {}
-    with checked_out(commit) as tree:
+    with checked_out(commit) as tree, suppress(KeyboardInterrupt):  # Ctrl-C: what there is so far
         for number in range(processes):
             sides = {
                 name: Side(Path(script).resolve(), path, arguments) for name, path in (("old", tree), ("new", ROOT))
@@ -123,9 +123,11 @@ def race(
                         row, {**{side: {"clock": [], "processor": []} for side in sides}, "same": True}
                     )
                     _take_turns(sides, row, facts, rounds=rounds, warm=warm, first=number)
+                    print(f"{row}, {number + 1} of {processes}", file=sys.stderr, flush=True)
             finally:
                 for side in sides.values():
                     side.close()
+    found = {row: facts for row, facts in found.items() if facts["old"]["clock"]}
     print(f"{'new / old, median of turns [95% interval]':<46}{'clock':<26}{'processor':<26}same result")
     for row, facts in found.items():
         for time_of in ("clock", "processor"):
