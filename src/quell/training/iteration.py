@@ -11,6 +11,7 @@ import numpy as np
 
 from quell.config import Config
 from quell.estimate import estimate
+from quell.estimate.reduce import calm
 from quell.estimate.returns import finite_pairs
 from quell.keys import Purpose, Stream, generator
 from quell.policy.fisher import Metric
@@ -121,7 +122,8 @@ class Trainer:
         for _ in range(estimator.needs.updates):
             estimated = estimate(estimator, self.problem, batch, memory, total=self.engine.total, theta=theta)
             norm = float(np.linalg.norm(estimated.gradient.astype(np.float64)))
-            moved, moved_step, facts = self.config.step.step(theta, estimated.gradient, step, context)
+            with calm():
+                moved, moved_step, facts = self.config.step.step(theta, estimated.gradient, step, context)
             row |= facts
             if not good.any() or not np.isfinite(norm) or not np.isfinite(moved).all():
                 row["trouble/skipped"] = 1.0
@@ -137,7 +139,8 @@ class Trainer:
         return Context(self.problem.policy, state.steps, self.config.steps, state.theta, states)
 
     def _metric(self, state: TrainState) -> Metric | None:
-        return self.config.step.metric(self.problem.policy, state.step)
+        with calm():
+            return self.config.step.metric(self.problem.policy, state.step)
 
     def evaluate(self, state: TrainState) -> tuple[TrainState, Row]:
         """Returns of the unperturbed policy, with sampled and with mean actions."""

@@ -9,6 +9,8 @@ is within half as much again.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -50,14 +52,14 @@ class Natural:
 
     def metric(self, policy: Policy, state: dict[str, Array]) -> Metric | None:
         """What an estimate's noise is measured in, as far as earlier batches know it."""
-        return Metric.of(policy, state, self.damping) if state["count"] > 0 else None
+        return _latest.of(policy, state, self.damping) if state["count"] > 0 else None
 
     def step(self, theta: Array, gradient: Array, state: Any, context: Context) -> tuple[Array, Any, Metrics]:
         policy, states = context.policy, context.states
         assert states is not None
-        fresh = factors(policy)(context.theta, states)
+        fresh = _compiled_factors(policy)(context.theta, states)
         state = {name: self.decay * state[name] + np.asarray(fresh[name], np.float64) for name in state}
-        direction = Metric.of(policy, state, self.damping).apply(gradient, -1)
+        direction = _latest.of(policy, state, self.damping).apply(gradient, -1)
         wanted = scheduled(self.kl, self.schedule, context.steps, context.budget)
         length = context.kl_length(direction)
         if not (np.isfinite(length) and length > 0):
@@ -72,4 +74,25 @@ class Natural:
         return moved, state, {"update/kl": divergence, "learning_rate": float(size)}
 
 
+@functools.lru_cache(maxsize=8)
+def _compiled_factors(policy: Policy) -> Callable[..., Any]:
+    import jax
+    import jax.numpy as jnp
+
+    return jax.jit(lambda theta, obs: factors(policy)(theta, obs, xp=jnp))
+
+
+class _Latest:
+    """The metric made last: a step makes it, and the next batch's estimate asks for the same."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[Any, float, Metric] | None = None
+
+    def of(self, policy: Policy, state: dict[str, Array], damping: float) -> Metric:
+        if self._kept is None or self._kept[0] is not state or self._kept[1] != damping:
+            self._kept = state, damping, Metric.of(policy, state, damping)
+        return self._kept[2]
+
+
+_latest = _Latest()
 STEPS = [Natural]

@@ -21,13 +21,13 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from quell.estimate import Estimate, Needs, Problem, Rows
-from quell.estimate.critic import Critic, generalised_advantages
+from quell.estimate.advantage import advantage_gradients, advantage_rows
+from quell.estimate.critic import Critic
 from quell.estimate.critic.network import NetworkCritic
-from quell.estimate.policy_gradient import pair_scores, recorded_length
 from quell.estimate.returns import finite_pairs, less_other_pairs
 from quell.estimate.score import pair_score
 from quell.perturb import perturbed
-from quell.policy.fisher import Metric, whitened_products
+from quell.policy.fisher import whitened_products
 from quell.registry import DISCOUNT, SHARE
 from quell.types import Array, Batch, Metrics, Pair, State, Sums
 
@@ -61,47 +61,23 @@ class AdvantageControlVariate:
         return {"moments": np.full((layers, 2), PRIOR), "scale": np.zeros(()), **self.critic.init(problem)}
 
     def prepare(self, problem: Problem, batch: Batch, state: State) -> Rows:
-        rollouts, returns = batch.rollouts, batch.rollouts.returns
-        good = finite_pairs(rollouts.rewards)
-        longest = int(rollouts.steps.max())
+        returns, good = batch.rollouts.returns, finite_pairs(batch.rollouts.rewards)
         usable = np.where(np.repeat(good, 2), returns, 0.0)
         scale = float(state["scale"]) or within_pairs(usable, good)
         fitness = less_other_pairs(usable, int(good.sum())) / scale if scale > 0 else np.zeros_like(usable)
-        pairs = {
-            "good": good,
-            "fitness": np.where(np.repeat(good, 2), fitness, 0.0).reshape(-1, 2),
-            "rewards": rollouts.rewards[:, :longest].reshape(-1, 2, longest),
-            "terminated": rollouts.terminated.reshape(-1, 2),
-        }
-        shared = {
-            "scale": np.asarray(scale or 1.0),
-            "spread_within": np.asarray(within_pairs(usable, good)),
-            "iteration": np.asarray(batch.episodes.iteration),
-            "time": np.arange(rollouts.rewards.shape[1]) / rollouts.rewards.shape[1],
-            "metric": batch.metric.whitening() if batch.metric is not None else (),
-            **self.critic.shared(state, batch.pairs),
-        }
-        return Rows(pairs, shared)
+        rows = advantage_rows(batch, good, self.critic.shared(state, batch.pairs), scale)
+        rows.pairs["fitness"] = np.where(np.repeat(good, 2), fitness, 0.0).reshape(-1, 2)
+        rows.shared["spread_within"] = np.asarray(within_pairs(usable, good))
+        rows.shared["metric"] = batch.metric.whitening() if batch.metric is not None else ()
+        return rows
 
     def terms(self, problem: Problem, pair: Pair, row: dict[str, Any], theta: Any, xp: Any = np) -> dict[str, Any]:
-        end = min(recorded_length(xp, pair), row["rewards"].shape[-1])
-        obs, time = pair.obs[:, :end], row["time"][:end]
-        running = xp.arange(end) < xp.asarray(pair.steps)[:, None]
-        values = xp.where(running, self.critic.predict(xp, row, obs, time), 0.0)
-        rewards = xp.where(running, row["rewards"][:, :end], 0.0)
-        advantages = generalised_advantages(
-            xp, rewards, values, pair.steps, row["terminated"], self.gamma, self.trace
-        )
-        weights = advantages / row["scale"]
         thetas = xp.stack([perturbed(theta, problem.directions.sigma, eps) for eps in pair.eps])
-        padded = xp.zeros((2, 1, recorded_length(xp, pair)), xp.float32)
-        padded = _put(xp, padded, xp.asarray(weights, xp.float32), end)
-        gradients = pair_scores(xp, problem.policy, pair, thetas, padded)[:, 0]
-        x, r = pair_score(xp, row["fitness"], pair.eps, problem.directions), (gradients[0] + gradients[1]) / 2
-        columns = xp.stack([x, x - r])
+        gradients, learned = advantage_gradients(xp, problem, self, pair, row, thetas)
+        x = pair_score(xp, row["fitness"], pair.eps, problem.directions)
+        columns = xp.stack([x, x - (gradients[0] + gradients[1]) / 2])
         wide = columns.astype(np.float64) if xp is np else columns
         products = whitened_products(xp, problem.policy, row["metric"], wide)
-        learned = self.critic.terms(xp, row, obs, time, advantages + values, pair.steps)
         return {"count": 1.0, "columns": wide, "products": products, **learned}
 
     def combine(self, problem: Problem, sums: Sums, rows: Rows, state: State) -> Estimate:
@@ -125,9 +101,7 @@ class AdvantageControlVariate:
         xy, yy = state["moments"].T
         return -xy / yy
 
-    def _metrics(
-        self, problem: Problem, rows: Rows, sums: Sums, beta: Array, combined: Array, sound: bool
-    ) -> Metrics:
+    def _metrics(self, problem: Problem, rows: Rows, sums: Sums, beta: Array, combined: Array, sound: bool) -> Metrics:
         """Variances of ES and of this estimate in the step's metric, from independent pairs."""
         count, whitening = float(sums["count"]), rows.shared["metric"]
         metrics = {"gamma": self.gamma, "trouble/cv_dropped": float(not sound)}
@@ -168,13 +142,6 @@ def _per_layer(problem: Problem, values: Array) -> Array:
     for where, value in zip(problem.policy.blocks, values, strict=True):
         spread[where] = value
     return spread
-
-
-def _put(xp: Any, into: Any, weights: Any, end: int) -> Any:
-    if xp is np:
-        into[:, 0, :end] = weights
-        return into
-    return into.at[:, 0, :end].set(weights)
 
 
 ESTIMATORS = [AdvantageControlVariate]

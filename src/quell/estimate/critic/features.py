@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-
 from quell.estimate import Problem
 from quell.estimate.value import ValueFunction
 from quell.registry import SHARE, SIZE
