@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 from scale_model import Machine, Workload, nodes_sent, prepared_bytes, scalar_bytes, simulate, sums_bytes, table
 
-from quell.reduce import LEAVES, blocks
+from quell.estimate.reduce import LEAVES, blocks
 
 
 def test_workers_that_are_a_power_of_two_send_one_sum_each() -> None:

@@ -12,9 +12,10 @@ from quell.config import check_out
 from quell.errors import UsageError
 from quell.rollout import default_workers
 
-DESCRIPTION = """Random search over a method's main settings, on seeds from 100 up, which no result is reported on: every
-trial once, then the best quarter with three more seeds. Several tasks are a family that shares its settings, judged by mean
-rank. Finished runs are not repeated: the same command goes on where it stopped. Records and a table go to OUT/METHOD."""
+DESCRIPTION = """Random search over a method's main settings, on seeds from 100 up, which no result is reported on:
+every trial once, then the best quarter with three more seeds. Several tasks are a family that shares its settings,
+judged by mean rank. Finished runs are not repeated: the same command goes on where it stopped. Records and a table go
+to OUT/METHOD."""
 
 
 @dataclass(frozen=True)

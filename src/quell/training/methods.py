@@ -204,7 +204,8 @@ def make_policy(config: Config, task: Task) -> Policy:
     if task.discrete != chosen.discrete:
         wanted = "categorical" if task.discrete else "gaussian or deterministic"
         raise UsageError(f"task {task.name!r} needs a {wanted} policy, not {chosen.name} (policy)")
-    if not chosen.stochastic and config.estimator.needs.trajectories:
+    known = not isinstance(config.estimator, registry.Elsewhere)  # else a run is being loaded, not trained
+    if not chosen.stochastic and known and config.estimator.needs.trajectories:
         raise UsageError(
             f"method {config.method!r} needs a stochastic policy: its policy gradient is not defined without"
         )
