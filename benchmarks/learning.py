@@ -23,12 +23,12 @@ from quell.campaign.plan import Job
 from quell.campaign.runner import Runner
 from quell.config import Preset, parse_value
 from quell.figures.runs import curve_panels
-from quell.methods import make_config
 from quell.runs.folder import folder_name
 from quell.runs.record import Record, read
 from quell.stats import mean_std
 from quell.terminal import numbers
 from quell.terminal.campaign import CampaignDisplay
+from quell.training.methods import make_config
 
 RESULTS = Path(__file__).parent.parent / "results"
 Groups = dict[tuple[str, str, str, int], list[Record]]
@@ -52,7 +52,7 @@ class Arguments:
     label: str = ""
     """Name for the settings below, added to the method's in files, table and figure."""
     settings: dict[str, str] = field(default_factory=dict)
-    """Other settings, e.g. --label auto --settings cv.eta auto lr 0.03"""
+    """Other settings, e.g. --label moments --settings coefficients moments lr 0.01"""
 
 
 def plan(wanted: Arguments) -> list[Job]:
@@ -65,7 +65,7 @@ def plan(wanted: Arguments) -> list[Job]:
         config = make_config(task, method, preset, {"seed": seed, "steps": wanted.steps, **settings}).validate()
         name = "-".join(filter(None, (preset, method, wanted.label, str(wanted.steps))))
         record = wanted.out / f"{folder_name(task)}-{name}-{seed}.json"
-        jobs.append(Job(config, wanted.runs / name, record, episodes=50, label=wanted.label))
+        jobs.append(Job(config, runs=wanted.runs / name, record=record, episodes=50, label=wanted.label))
     return jobs
 
 

@@ -2,7 +2,8 @@
 
 Bytes (N pairs, d parameters, T steps, o observations, k discounts, m vectors of size d per sum):
 
-    out   theta 4d, and what `prepare` found: 17 N for ES; 33 N + 16 k N (T + 1) for CV    (once per machine)
+    out   theta 4d, once per machine; and to each worker what `prepare` found of its pairs: in all 17 N for ES,
+          17 N + 16 k N (T + 1) for CV
     in    per member: 8 (ES) or 8 T (CV) for rewards, 9 + 16 o for the rest
           per worker: nodes * 8 m d, where nodes <= 2 log2(blocks) is how many whole subtrees its blocks make
 
@@ -20,7 +21,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from quell.reduce import Tree, blocks, shards
+from quell.estimate.reduce import Tree, blocks, shards
 
 Array = NDArray[np.float64]
 Reduction = Literal["flat", "tree"]
@@ -114,7 +115,7 @@ def simulate(load: Workload, workers: int, reduction: Reduction, machine: Machin
     ran = _broadcast(theta, count, reduction, machine) + calls + episodes * speed
     scalars = np.full(count, scalar_bytes(load) / count)
     gathered = _through_one_card(ran, scalars, machine)
-    done = gathered + _broadcast(prepared, count, reduction, machine) + calls + gradients * speed
+    done = gathered + machine.latency + prepared / machine.network + calls + gradients * speed
     if reduction == "flat":
         bytes_in = float(sum(nodes) * vector)
         end = _through_one_card(done, np.array(nodes) * vector, machine) + 3 * (bytes_in - vector) / machine.memory
@@ -125,7 +126,7 @@ def simulate(load: Workload, workers: int, reduction: Reduction, machine: Machin
     end += machine.fixed + UPDATE * load.dim / machine.memory
     work = float(np.mean((episodes + gradients) * speed))
     copies = count if reduction == "flat" else 1
-    return Cost(float(copies * (theta + prepared)), float(scalars.sum()) + bytes_in, work, end - work)
+    return Cost(float(copies * theta + prepared), float(scalars.sum()) + bytes_in, work, end - work)
 
 
 def _broadcast(size: float, workers: int, reduction: Reduction, machine: Machine) -> float:
@@ -142,7 +143,9 @@ def _through_one_card(ready: Array, sizes: Array, machine: Machine) -> float:
     return free
 
 
-def table(load: Workload, workers: tuple[int, ...] = (1, 10, 100, 1000), machine: Machine | None = None) -> str:
+def table(
+    load: Workload, workers: tuple[int, ...] = (1, 3, 10, 30, 100, 300, 1000), machine: Machine | None = None
+) -> str:
     """Markdown rows: workers, then bytes and seconds under both reductions."""
     rows = ["| workers | work | flat: in | out | overhead | tree: in | out | overhead |", "|---" * 8 + "|"]
     for count in workers:

@@ -32,12 +32,14 @@ import numpy as np
 import tyro
 from numpy.typing import NDArray
 
-from quell.config import default_workers
 from quell.errors import EXTRAS
+from quell.estimate import Problem
 from quell.keys import Purpose, generator
-from quell.perturb import Directions
+from quell.perturb import Draw, draw_pair, perturbed
+from quell.perturb.gaussian import Gaussian
 from quell.policy import Policy
-from quell.rollout import CpuEngine
+from quell.policy.act import actor
+from quell.rollout import default_compute, default_workers, make_engine
 from quell.tasks import get, names
 from quell.tasks.base import MujocoTask, Task
 from quell.types import Episodes
@@ -48,7 +50,7 @@ COLUMNS = ("ours", "envpool", "async", "ratio", "physics", "original")
 SLICE = 0.25  # seconds of a turn: speed drifts within seconds on a shared machine
 ROUNDS = 5  # at least
 MEMBERS = 10
-SIGMA = np.float32(0.02)
+SIGMA = 0.02
 GYM = {
     "ant": "Ant",
     "halfcheetah": "HalfCheetah",
@@ -153,12 +155,12 @@ def ours(task: Task, workers: int, stack: ExitStack) -> Once:
     """A batch on the CPU engine."""
     policy = _policy(task)
     theta = policy.init(generator(0, Purpose.INIT))
-    directions = Directions("gaussian", 0, MEMBERS // 2, policy.dim)
-    engine = stack.enter_context(CpuEngine(task, policy, directions, workers=workers, members=MEMBERS))
+    problem = Problem(policy, Gaussian(sigma=SIGMA), seed=0)
+    engine = stack.enter_context(make_engine(default_compute(workers), task, problem, members=MEMBERS))
     iterations = itertools.count()
 
     def once() -> int:
-        episodes = Episodes.of_pairs(next(iterations), MEMBERS // 2, float(SIGMA), record=False, shared_reset=True)
+        episodes = Episodes.of_pairs(next(iterations), MEMBERS // 2)
         return int(engine.rollout(theta, episodes).steps.sum())
 
     return once
@@ -178,8 +180,6 @@ def envpool(task: Task, workers: int, *, asynchronous: bool = False) -> Once | N
     policy = Policy(sum(int(np.prod(space.shape)) for space in spaces), int(np.prod(envs.action_space.shape)))
     rng = generator(0, Purpose.INIT)
     theta = policy.init(rng)
-    directions = Directions("gaussian", 0, MEMBERS // 2, policy.dim)
-    pairs = [(pair, sign) for pair in range(MEMBERS // 2) for sign in (1, -1)]
     obs, over = np.zeros((MEMBERS, policy.obs_size), np.float32), np.zeros(MEMBERS, bool)
     iterations = itertools.count()
 
@@ -194,8 +194,9 @@ def envpool(task: Task, workers: int, *, asynchronous: bool = False) -> Once | N
                 obs[:], over[:] = _flat(received, MEMBERS), terminated | truncated
 
     def once() -> int:
-        iteration = next(iterations)
-        act = policy.actor(np.stack([theta + SIGMA * directions.member(iteration, *pair) for pair in pairs]))
+        draw = Draw(0, next(iterations), MEMBERS // 2, policy.dim)
+        eps = np.concatenate([draw_pair(Gaussian(), draw, pair) for pair in range(MEMBERS // 2)])
+        act = actor(policy, perturbed(theta, SIGMA, eps))
         envs.async_reset()
         receive(MEMBERS)
         running, steps = np.ones(MEMBERS, bool), 0
@@ -298,7 +299,7 @@ def _dm_control(name: str) -> Callable[[], None] | None:
 
 def _single(obs_size: int, action_size: int) -> Callable[[NDArray[Any]], NDArray[Any]]:
     policy, rng = Policy(obs_size, action_size), generator(0, Purpose.INIT)
-    act = policy.actor(policy.init(rng)[None])
+    act = actor(policy, policy.init(rng)[None])
     return lambda obs: act(obs[None].astype(np.float32), policy.draw_noise(rng, 1))[0]
 
 

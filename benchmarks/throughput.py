@@ -1,8 +1,10 @@
 """How close a training iteration comes to the engine's limit: HalfCheetah, 5 pairs, one interleaved run.
 
     python benchmarks/throughput.py            (needs the extra envpool)
+    python benchmarks/throughput.py --against COMMIT --json FILE
 
-Compares, round by round and so under the same load of the machine:
+The second form races this checkout against another commit (see against.py). The first compares, round by round and so
+under the same load of the machine:
 
     open loop    each worker process replays its members' episodes from recorded actions, physics only: the limit
     EnvPool      closed loop with the same policy and noise, as many threads as workers
@@ -17,6 +19,7 @@ and prints medians and ratios. All of them take 10 episodes of 1000 real steps.
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import multiprocessing
 import os
@@ -29,20 +32,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import jax
 import numpy as np
 import tyro
-
-import quell.tasks
-from quell.config import default_workers
-from quell.keys import Purpose, generator
-from quell.methods import make_config
-from quell.policy import Policy
-from quell.tasks.mujoco import without_clock
-from quell.trainer import Trainer
-from quell.types import Episodes
+from against import first_iteration, make_trainer, race, serve
 
 EPISODES, HORIZON = 10, 1000
+KINDS = {"es": ("es", ""), "cv": ("cv", "gamma fixed"), "cv+gamma": ("cv", ""), "auto": ("cv", "chosen")}
+"""Row -> (method, what is different about it)."""
 
 
 @dataclass
@@ -50,14 +46,28 @@ class Arguments:
     """Throughput on HalfCheetah with 5 pairs, interleaved."""
 
     rounds: int = 15
-    workers: int = default_workers()
+    workers: int = len(os.sched_getaffinity(0))
     json: Path | None = None
     """Also write the figures here."""
+    against: str | None = None
+    """A commit to race against, instead of EnvPool and physics alone."""
+    tasks: tuple[str, ...] = ("halfcheetah",)
+    """Against a commit: on these tasks."""
+    rows: tuple[str, ...] = tuple(KINDS)
+    """Against a commit: these of the rows."""
+    processes: int = 3
+    """Against a commit: fresh processes of each side, with so many rounds each."""
+    serve: bool = False
+    """Be one side of a race."""
 
 
 def open_loop_worker(pipe: Connection, members: list[int], actions: np.ndarray) -> None:
     """Physics only: the members' own episodes again, from the same resets with the actions they took."""
     import mujoco
+
+    import quell.tasks
+    from quell.keys import Purpose, generator
+    from quell.tasks.mujoco import without_clock
 
     simulator = quell.tasks.get("halfcheetah").simulator(len(members))
     environments = [generator(0, Purpose.ENVIRONMENT, 0, member // 2, member % 2) for member in members]
@@ -102,10 +112,14 @@ def envpool_loop(workers: int) -> Callable[[], None]:
     """EnvPool stepped in lockstep by a batched policy of the same size, with action noise and stored trajectories."""
     import envpool
 
+    from quell.keys import Purpose, generator
+    from quell.policy.act import actor
+    from quell.policy.network import Policy
+
     envs = envpool.make("HalfCheetah-v4", env_type="gymnasium", num_envs=EPISODES, num_threads=workers)
     policy = Policy(17, 6)
     rng = generator(0, Purpose.ACTION)
-    act = policy.actor(np.stack([policy.init(generator(0, Purpose.INIT))] * EPISODES))
+    act = actor(policy, np.stack([policy.init(generator(0, Purpose.INIT))] * EPISODES))
 
     def run() -> None:
         noise = np.stack([policy.draw_noise(rng, HORIZON) for _ in range(EPISODES)], axis=1)
@@ -119,50 +133,60 @@ def envpool_loop(workers: int) -> Callable[[], None]:
     return run
 
 
-def training(method: str, workers: int, **settings: Any) -> tuple[Callable[[], None], Trainer]:
-    """(the first iteration, its trainer): always the episodes that the open loop replays, as some take longer."""
-    trainer = Trainer(make_config("halfcheetah", method, "paper", {"pairs": EPISODES // 2, **settings}), workers)
-    state = trainer.initial_state()
+def contestants(tasks: tuple[str, ...], rows: tuple[str, ...], workers: int) -> dict[str, Any]:
+    """Row -> a trainer with the paper's settings."""
+    made = {}
+    for task, row in itertools.product(tasks, rows):
+        method, kind = KINDS[row]
+        name = row if len(tasks) == 1 else f"{task} {row}"
+        made[name] = make_trainer(task, method, "paper", kind, workers=workers, pairs=EPISODES // 2)
+    return made
 
-    def run() -> None:
-        jax.block_until_ready(trainer.iterate(state))
 
-    return run, trainer
-
-
-def recorded_actions(trainer: Trainer) -> np.ndarray:
+def recorded_actions(trainer: Any) -> np.ndarray:
     """The actions [episodes, t, a] of iteration 0, at the initial policy."""
-    episodes = Episodes.of_pairs(0, EPISODES // 2, 0.02, record=True, shared_reset=False)
+    from quell.types import Episodes
+
+    episodes = Episodes.of_pairs(0, EPISODES // 2, record=True, shared_reset=False)
     paths = trainer.engine.rollout(trainer.initial_state().theta, episodes).trajectories
     assert paths is not None
     return paths.actions.copy()
 
 
 def main(arguments: Arguments) -> None:
+    if arguments.against:
+        given = ["--tasks", *arguments.tasks, "--rows", *arguments.rows, "--workers", str(arguments.workers)]
+        repeats = {"rounds": arguments.rounds, "processes": arguments.processes}
+        found = race(__file__, arguments.against, arguments=given, **repeats)
+        if arguments.json:
+            facts = {"against": arguments.against, "workers": arguments.workers, **repeats, "rows": found}
+            arguments.json.write_text(json.dumps(facts, indent=1) + "\n")
+        return
+    trainers = contestants(arguments.tasks, arguments.rows, arguments.workers)
+    try:
+        if arguments.serve:
+            serve({name: first_iteration(trainer) for name, trainer in trainers.items()})
+        else:
+            beside_others(arguments, trainers)
+    finally:
+        for trainer in trainers.values():
+            trainer.close()
+
+
+def beside_others(arguments: Arguments, trainers: dict[str, Any]) -> None:
+    """Iterations beside physics alone and EnvPool."""
     workers = arguments.workers
-    es, es_trainer = training("es", workers)
-    cv, cv_trainer = training("cv", workers, **{"cv.learn_gamma": False})
-    cv_gamma, cv_gamma_trainer = training("cv", workers)
-    auto, auto_trainer = training("cv", workers, **{"cv.eta": "auto", "cv.metric": "policy"})
-    limit, stop_limit = open_loop(workers, recorded_actions(cv_trainer))
-    contestants = {
-        "open loop": limit,
-        "EnvPool": envpool_loop(workers),
-        "es": es,
-        "cv": cv,
-        "cv+gamma": cv_gamma,
-        "auto": auto,
-    }
-    times: dict[str, list[float]] = {name: [] for name in contestants}
+    limit, stop_limit = open_loop(workers, recorded_actions(trainers["cv"]))
+    runs: dict[str, Callable[[], Any]] = {"open loop": limit, "EnvPool": envpool_loop(workers)}
+    runs |= {name: first_iteration(trainer) for name, trainer in trainers.items()}
+    times: dict[str, list[float]] = {name: [] for name in runs}
     for round_number in range(arguments.rounds + 2):
-        for name, run in contestants.items():
+        for name, run in runs.items():
             started = time.perf_counter()
             run()
             if round_number >= 2:  # the first two warm up: compilation, caches
                 times[name].append(time.perf_counter() - started)
     stop_limit()
-    for trainer in (es_trainer, cv_trainer, cv_gamma_trainer, auto_trainer):
-        trainer.close()
 
     middle = {name: median(values) for name, values in times.items()}
     print(f"halfcheetah, {EPISODES} episodes x {HORIZON} steps, {workers} workers, median of {arguments.rounds} rounds")

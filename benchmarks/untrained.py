@@ -15,11 +15,10 @@ from pathlib import Path
 import numpy as np
 import tyro
 
-from quell.config import default_workers
-from quell.keys import Purpose, generator
-from quell.methods import make_config, make_directions, make_policy, make_task
+from quell.keys import Purpose, Stream, generator
 from quell.paper.published import LABELS, score
-from quell.rollout import CpuEngine
+from quell.rollout import default_compute, make_engine
+from quell.training.methods import make_config, make_problem, make_task
 from quell.types import Episodes
 
 RESULTS = Path(__file__).parent.parent / "results"
@@ -46,11 +45,10 @@ def returns(task_name: str, output_scale: float, init_std: float, seeds: int, ep
         settings = {"seed": seed, "policy": {"output_scale": output_scale, "init_std": init_std}}
         config = make_config(task_name, "es", "paper", settings)
         task = make_task(config)
-        policy = make_policy(config, task)
-        theta = policy.init(generator(seed, Purpose.INIT))
-        parts = task, policy, make_directions(config, policy)
-        with CpuEngine(*parts, workers=default_workers(), members=episodes) as engine:
-            rollouts = engine.rollout(theta, Episodes.of_evaluation(0, episodes, mean_action=False))
+        problem = make_problem(config, task)
+        theta = problem.policy.init(generator(seed, Purpose.INIT))
+        with make_engine(default_compute(), task, problem, members=episodes) as engine:
+            rollouts = engine.rollout(theta, Episodes.unperturbed(0, episodes, Stream.EVALUATE))
             by_seed.append([round(float(value), 3) for value in rollouts.returns])
     return by_seed
 
@@ -65,7 +63,7 @@ def main() -> None:
         per_seed = [np.mean(by_seed, axis=1) for by_seed in raw[task].values()]
         cells = [f"{mine.mean():.4g} ± {mine.std(ddof=1):.2g}" for mine in per_seed]
         printed = [score(task, method) or "" for method in HARDLY_LEARN]
-        print(f"| {LABELS[task]} | {' | '.join([*cells, *printed])} |", flush=True)
+        print(f"| {LABELS.get(task, task)} | {' | '.join([*cells, *printed])} |", flush=True)
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(json.dumps(raw, indent=1) + "\n")
 

@@ -1,10 +1,12 @@
 """Train a policy in one call and use it. About twenty seconds."""
 
+import sys
+
 import numpy as np
 
 import quell
 
-result = quell.train("swimmer", method="cv", steps=100_000)
+result = quell.train("swimmer", method="cv", steps=int(sys.argv[1]) if len(sys.argv) > 1 else 100_000)
 print("return with sampled actions:", round(result.last("eval/return"), 1))
 print("action in the upright pose: ", result.policy(np.zeros(8)))
 

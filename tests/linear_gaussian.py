@@ -8,14 +8,14 @@ log s, so smoothing theta with N(0, sigma^2 I) leaves d/dmu unchanged and multip
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from quell.policy import Policy
-from quell.tasks.base import Array, Task
+from quell.tasks.arrays import ArrayTask
+from quell.tasks.base import Array, Draws, State
 
 A = np.array([[0.9, 0.3], [-0.2, 0.8]])
 START = np.array([1.0, -0.5])
@@ -24,26 +24,23 @@ THETA = np.array([0.1, -0.2, 0.15, 0.1, -0.4, -0.2], np.float32)
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearGaussian(Task):
+class LinearGaussian(ArrayTask):
     horizon: int = 6
     name: ClassVar[str] = "linear-gaussian"
     summary: ClassVar[str] = "closed-form test task"
     obs_size: ClassVar[int] = 1
     action_size: ClassVar[int] = 2
 
-    def simulator(self, members: int) -> _Simulator:
-        return _Simulator()
+    def draw(self, rng: np.random.Generator) -> Draws:
+        return (START,)
 
+    def initial(self, xp: Any, draws: Draws) -> tuple[dict[str, Any], Any]:
+        (x,) = draws
+        return {"x": x}, xp.ones_like(x[:, :1])
 
-class _Simulator:
-    def reset(self, generators: Sequence[np.random.Generator]) -> Array:
-        self.state = np.broadcast_to(START, (len(generators), 2))
-        return np.ones((len(generators), 1))
-
-    def step(self, actions: Array, active: Array) -> tuple[Array, Array, Array]:
-        self.state = self.state @ A.T + actions
-        count = len(actions)
-        return np.ones((count, 1)), -np.square(self.state).sum(axis=1), np.zeros(count, bool)
+    def step(self, xp: Any, state: State, action: Any) -> tuple[dict[str, Any], Any, Any]:
+        x = (A * state["x"][:, None]).sum(axis=-1) + action
+        return {"x": x}, xp.ones_like(x[:, :1]), -xp.square(x).sum(axis=1)
 
 
 def smoothed_gradient(theta: Array, sigma: float, gamma: float, horizon: int) -> Array:

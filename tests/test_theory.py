@@ -8,15 +8,17 @@ the tests check that it was reached, so a pass means something.
 from __future__ import annotations
 
 import itertools
+import json
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from quell import theory
+from quell import cli, theory
 from quell.errors import UsageError
 from quell.theory import Exact, Simulated
 
@@ -210,3 +212,13 @@ def test_import_is_cheap() -> None:
     code = "import sys, quell.theory; print({'jax', 'matplotlib', 'scipy'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["theory", "--d", "10", "--n", "3", "20", "--rho", "0.5", "2", "--simulate", "400"]
+    assert cli.main([*words, "--json", str(tmp_path / "t.json"), "--figure", str(tmp_path / "t.png")]) == 0
+    assert "worst z" in capsys.readouterr().out
+    assert len(json.loads((tmp_path / "t.json").read_text())) == 4
+    assert (tmp_path / "t.png").exists()
+    for bad in (["--rho", "0"], ["--d", "0"], ["--simulate", "1"], ["--seed", "-1"]):
+        assert cli.main(["theory", *bad]) == 2

@@ -2,7 +2,7 @@
 # Measure the estimators at the untrained policy (paper preset), train, and measure again. One task after the other:
 #   results/variance/measure.sh init TASK...       writes TASK-init.json
 #   results/variance/measure.sh trained TASK...    writes TASK-trained.json, with a run under $RUNS
-# (halfcheetah was trained with --cv.gamma 0.99 as well.)
+# (halfcheetah was trained with --discount.gammas 0.99 as well.)
 # Escape is slow, so it gets fewer pairs.
 set -u
 HERE=${HERE:-$(dirname "$0")}
@@ -19,7 +19,7 @@ for TASK in "$@"; do
     if [ "$PHASE" = init ]; then
         $QUELL variance "$TASK" --methods $METHODS $SIZES --json "$HERE/$TASK-init.json"
     else
-        $QUELL train "$TASK" --method cv --cv.eta moments --lr 0.01 --steps 500000 --eval-every 0 --checkpoint-every 1000 --out "$RUNS" --name one
+        $QUELL train "$TASK" --method cv --coefficients moments --lr 0.01 --steps 500000 --eval-every 0 --checkpoint-every 1000 --out "$RUNS" --name one
         $QUELL variance "$TASK" --at "$RUNS/$TASK/cv/one" --methods $METHODS $SIZES --json "$HERE/$TASK-trained.json"
     fi
 done

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from quell.tasks import get as task
     from quell.types import Batch, Episodes, Pair, Rollouts, Trajectories
     from quell.update import Context, Step
+    from quell.variances import variance
 
 __version__ = "0.1.0"
 
@@ -43,6 +44,7 @@ _HOMES = {
     "quell.rollout.cpu": ("Cpu",),
     "quell.types": ("Batch", "Episodes", "Pair", "Rollouts", "Trajectories"),
     "quell.update": ("Context", "Step"),
+    "quell.variances": ("variance",),
 }
 _MODULES = {
     name: f"quell.{name}" for name in ("estimate", "figures", "perturb", "policy", "stats", "tasks", "theory", "update")
@@ -84,6 +86,7 @@ __all__ = [
     "resume",
     "task",
     "train",
+    "variance",
 ]
 
 

@@ -102,11 +102,11 @@ def train(
     label = task if isinstance(task, str) else task.name
     config = make_config(label, method, preset, as_strategies(settings), _given(task)).validate()
     return start(
-        config, compute=_compute(engine, workers), out=Path(out), name=name, progress=progress, task=_given(task)
+        config, compute=compute_for(engine, workers), out=Path(out), name=name, progress=progress, task=_given(task)
     )
 
 
-def _compute(engine: Compute | str | None, workers: int | None) -> Compute:
+def compute_for(engine: Compute | str | None, workers: int | None) -> Compute:
     """The engine asked for, as an object, by name, or as a number of workers."""
     if engine is None:
         return default_compute(workers)
@@ -153,7 +153,7 @@ def resume(
     copies the run into a new folder and continues there with the change. A strategy of your own has to be passed again.
     """
     run = Run.open(path)
-    compute = _compute(engine, workers)
+    compute = compute_for(engine, workers)
     compute.validate()
     with run:
         run.lock()
@@ -213,7 +213,7 @@ def evaluate(
         raise UsageError(f"episodes must be at least 1, got {episodes}")
     if seed < 0:
         raise UsageError(f"seed must be at least 0, got {seed}")
-    compute = _compute(engine, workers)
+    compute = compute_for(engine, workers)
     compute.validate()
     problem = Problem(result.policy.policy, Unperturbed(), seed)
     request = Episodes.unperturbed(0, episodes, Stream.FRESH, mean_action=mean_action)

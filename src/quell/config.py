@@ -45,6 +45,9 @@ class Config:
     """Of all randomness."""
     pairs: Annotated[int, SIZE] = 5
     """Antithetic pairs per iteration (2 * pairs episodes)."""
+    batch_steps: Annotated[int, COUNT] = 0
+    """Steps per iteration: as many pairs, but at least `pairs`, as fill them with episodes as long as those so far were
+    (0: always `pairs`)."""
     shared_reset: bool = False
     """Whether the two members of a pair meet the same reset and process noise."""
     shared_noise: bool = False

@@ -33,6 +33,8 @@ class Purpose(IntEnum):
     GAIN_ACTION = 14
     STATES_ENVIRONMENT = 15  # episodes whose states stand for those the policy visits
     STATES_ACTION = 16
+    CRITIC_INIT = 17  # a value network's initial weights
+    CRITIC = 18  # the order it sees its data in
 
 
 class Stream(Enum):

@@ -31,6 +31,7 @@ KINDS = {
     "estimator": ("quell.estimate", "ESTIMATORS"),
     "coefficients": ("quell.estimate.control_variate", "COEFFICIENTS"),
     "discount": ("quell.estimate.control_variate", "DISCOUNTS"),
+    "critic": ("quell.estimate.critic", "CRITICS"),
     "step": ("quell.update", "STEPS"),
     "engine": ("quell.rollout", "ENGINES"),
 }
@@ -72,7 +73,7 @@ def table(kind: str) -> dict[str, type[Any]]:
     """name -> class of every strategy of a kind, in alphabetical order."""
     package, attribute = KINDS[kind]
     modules = [importlib.import_module(package)]
-    modules += [importlib.import_module(f"{package}.{m.name}") for m in pkgutil.iter_modules(modules[0].__path__)]
+    modules += [importlib.import_module(m.name) for m in pkgutil.walk_packages(modules[0].__path__, f"{package}.")]
     classes = [cls for module in modules for cls in getattr(module, attribute, ())]
     return {cls.name: cls for cls in sorted(classes, key=lambda cls: cls.name)}
 

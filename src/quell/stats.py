@@ -88,7 +88,7 @@ def t_interval(values: ArrayLike, level: float = 0.95) -> Interval:
 def mean_std(scores: ArrayLike) -> MeanStd:
     """Mean and sample standard deviation over seeds."""
     x = _seeds(scores)
-    return MeanStd(float(x.mean()), float(x.std(ddof=1)) if len(x) > 1 else math.nan)
+    return MeanStd(float(x.mean()), spread(x, ddof=1))
 
 
 def bold(results: Mapping[str, MeanStd]) -> set[str]:

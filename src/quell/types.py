@@ -110,6 +110,8 @@ class Batch:
     theta: Array  # [d] float32, where the directions are centred
     episodes: Episodes
     rollouts: Rollouts
+    metric: Any = None
+    """The metric of the step that will be taken, as known from earlier batches (`quell.policy.fisher.Metric`)."""
 
     @property
     def pairs(self) -> int:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from quell.reduce import LEAVES, blocks
 from scale_model import Machine, Workload, nodes_sent, prepared_bytes, scalar_bytes, simulate, sums_bytes, table
+
+from quell.estimate.reduce import LEAVES, blocks
 
 
 def test_workers_that_are_a_power_of_two_send_one_sum_each() -> None:

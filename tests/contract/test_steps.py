@@ -20,6 +20,7 @@ STEPS = all_of("step")
 everyone = pytest.mark.parametrize("step", STEPS, ids=label)
 POLICY = Policy(3, 2, hidden=())
 TARGET = np.linspace(-1, 1, POLICY.dim).astype(np.float32)
+SEEN = np.random.default_rng(0).standard_normal((64, POLICY.obs_size)).astype(np.float32)
 SCALES = np.linspace(0.5, 2, POLICY.dim).astype(np.float32)
 THEIRS = {
     "adam": lambda s: optax.adam(s.lr, s.b1, s.b2, s.eps),
@@ -42,9 +43,9 @@ def height(theta: Array) -> float:
 
 def walk(step: Any, steps: int, theta: Array | None = None, state: Any = None) -> tuple[Array, Any]:
     theta = np.zeros(POLICY.dim, np.float32) if theta is None else theta
-    state = step.init(theta) if state is None else state
+    state = step.init(POLICY, theta) if state is None else state
     for done in range(steps):
-        seen = np.ones((4, POLICY.obs_size), np.float32) if step.states else None
+        seen = SEEN if step.states else None
         context = Context(POLICY, 10 * (1 + done), 1000, theta, seen)
         theta, state, metrics = step.step(theta, slope(theta), state, context)
         assert theta.dtype == np.float32
@@ -62,7 +63,7 @@ def test_moves_uphill(step: Any) -> None:
 def test_its_state_survives_a_checkpoint_exactly(step: Any) -> None:
     theta, state = walk(step, 5)
     arrays = {name: np.array(value) for name, value in to_arrays(state).items()}
-    restored = from_arrays(step, theta, arrays)
+    restored = from_arrays(step, POLICY, theta, arrays)
     assert (walk(step, 5, theta, restored)[0] == walk(step, 5, theta, state)[0]).all()
 
 
@@ -75,7 +76,7 @@ def test_a_state_of_another_shape_is_refused(step: Any) -> None:
     from quell.errors import QuellError
 
     with pytest.raises(QuellError, match="does not fit"):
-        from_arrays(step, TARGET, arrays)
+        from_arrays(step, POLICY, TARGET, arrays)
 
 
 @everyone

@@ -232,7 +232,7 @@ def test_the_printed_reward_to_go_is_caught_on_mujoco(pendulum: OnMujoco, monkey
 
 
 class SingleGcmcPair:
-    """ES on J = alpha . theta from one good GCMC pair of two, d = 8: the mean of alpha . g over unit vectors alpha is 1.
+    """ES on J = alpha . theta from one good GCMC pair of two, d = 8: the mean of alpha . g over unit vectors is 1.
 
     For one draw that mean is (l^2 + l'^2) / (2d), whose standard deviation is about 0.1 because l' is short where l is
     long: 1,000 draws give a standard error of 0.004. Subtracting the pair's own mean would leave E[(l + l')^2] / (4d) =
@@ -281,7 +281,7 @@ def test_subtracting_a_gcmc_pairs_own_mean_is_caught(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("kind", ["orthogonal", "gcmc", "qmc"])
 @pytest.mark.parametrize("estimator", [Score(shaping="none"), control_variate(0.9)], ids=lambda e: e.name)
 def test_the_logged_variance_is_that_over_batches(kind: str, estimator: Score | ControlVariate) -> None:
-    """`variance/method` of 600 batches of 4 pairs against the variance of their gradients, for every kind of directions.
+    """`variance/method` of 600 batches of 4 pairs against the variance of their gradients, for every kind.
 
     Power: a variance over 600 batches has a relative error of about sqrt(2/600) = 6% per coordinate (and as much again
     for the mean of the logged ones), so the interval below is 4 of them; the spread of a Halton batch's pairs is 50

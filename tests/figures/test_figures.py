@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 from made_up import made_up
 
+import quell
 import quell.errors
 from quell import theory
 from quell.errors import MissingExtra
@@ -57,12 +57,6 @@ def legend(figure: Any) -> list[str]:
 
 
 # Style
-
-
-def test_matplotlib_is_imported_in_figures_alone() -> None:
-    for path in (ROOT / "src/quell").rglob("*.py"):
-        if path.parent.name != "figures":
-            assert not re.search(r"^\s*(import|from) matplotlib", path.read_text(), re.MULTILINE), path
 
 
 def test_importing_figures_does_not_import_matplotlib() -> None:
@@ -121,6 +115,10 @@ def run(slope: float, ratio: float) -> Any:
         for i in range(1, 11)
     ]
     return SimpleNamespace(history=rows)
+
+
+def test_curves_are_public() -> None:
+    assert quell.figures.curves is curves
 
 
 def test_curves(tmp_path: Path, drawn: list[Any]) -> None:

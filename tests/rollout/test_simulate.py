@@ -120,7 +120,7 @@ def test_action_bounds_in_an_episode(bounding: Any) -> None:
     rollouts = collector.rollout(collector.theta(), Episodes.of_pairs(0, 50, record=True))
     assert rollouts.trajectories is not None
     drawn = rollouts.trajectories.actions[:, :, 0].astype(float)
-    assert (drawn.min() < -2) and (np.abs(drawn) > 1).any(), "nothing is out of bounds: the test would show nothing"
+    assert drawn.min() < -2, "nothing is out of bounds: the test would show nothing"
     expected = {
         "as-is": drawn,
         "clip": np.clip(drawn, -2, 10),

@@ -20,8 +20,8 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     """A terminal of 160 columns that keeps what it shows."""
     text = io.StringIO()
 
-    def console(**more: object) -> rich.console.Console:
-        return rich.console.Console(file=text, force_terminal=True, width=160, legacy_windows=False)
+    def console(stderr: bool = False, width: int = 160) -> rich.console.Console:
+        return rich.console.Console(file=text, force_terminal=True, width=width)
 
     for module in (progress, counter, tables):
         monkeypatch.setattr(module, "Console", console)
@@ -157,9 +157,9 @@ def test_plain_tables(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_tables_on_a_terminal(screen: io.StringIO) -> None:
-    tables.show(("<task", "steps"), [("lqr", "1,000")])
+    tables.show(("<task", "steps"), [("lqr" * 100, "1,000")])
     assert "\x1b[1mtask" in screen.getvalue()
-    assert "lqr" in screen.getvalue()
+    assert "lqr" * 100 + "  1,000" in screen.getvalue(), "nothing is cut off"
 
 
 def test_numbers_as_printed() -> None:

@@ -19,6 +19,7 @@ from quell.estimate.control_variate.coefficients import SgdCoefficients, Space
 from quell.estimate.score import Score
 from quell.perturb.gaussian import Gaussian
 from quell.registry import NO_SETTING, POSITIVE
+from quell.training.iteration import STATES
 from quell.types import Array, Metrics, State
 from quell.update import Context
 from quell.update.first_order import Adam, OwnOptax
@@ -61,8 +62,11 @@ class Cautious:
 
     name: ClassVar[str] = "cautious"
 
-    def init(self, theta: Array) -> Any:
+    def init(self, policy: quell.Policy, theta: Array) -> Any:
         return ()
+
+    def metric(self, policy: quell.Policy, state: Any) -> None:
+        return None
 
     def step(self, theta: Array, gradient: Array, state: Any, context: Context) -> tuple[Array, Any, Metrics]:
         assert context.states is not None
@@ -183,7 +187,7 @@ def test_an_own_step_may_look(tmp_path: Path) -> None:
     result = quell.train("lqr-302", method="es", step=step, out=tmp_path, **SHORT)
     assert result.iteration == len(step.looked) == 3
     for states, divergence, curvature in step.looked:
-        assert states == 4 * 4
+        assert states == STATES
         assert curvature > 0
         assert divergence == pytest.approx(step.limit, rel=0.2)
 
@@ -206,8 +210,9 @@ def test_own_optax_equals_adam() -> None:
     rng = np.random.default_rng(0)
     ours, theirs = Adam(lr=0.03), OwnOptax(optax.adam(0.03))
     theta = other = rng.standard_normal(5).astype(np.float32)
-    state, own = ours.init(theta), theirs.init(theta)
-    context = Context(quell.Policy(1, 1), 0, 1, theta)
+    policy = quell.Policy(1, 1)
+    state, own = ours.init(policy, theta), theirs.init(policy, theta)
+    context = Context(policy, 0, 1, theta)
     for _ in range(8):
         gradient = rng.standard_normal(5).astype(np.float32)
         theta, state, _ = ours.step(theta, gradient, state, context)

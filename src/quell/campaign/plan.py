@@ -105,7 +105,7 @@ class Job:
     def decode(text: str) -> Job:
         facts = json.loads(text)
         runs, record = Path(facts["runs"]), Path(facts["record"])
-        return Job(from_dict(facts["config"]), runs, record, facts["episodes"], facts["label"])
+        return Job(from_dict(facts["config"]), runs, record, episodes=facts["episodes"], label=facts["label"])
 
 
 def group_name(preset: Preset, budget: Budget) -> str:
@@ -141,5 +141,6 @@ def plan(
                 config = make_config(task, method, preset, settings).validate()
                 if seed == 0:
                     make_policy(config, make_task(config))  # complain before the first run
-                jobs.append(Job(config, runs / group, record_path(out / group, config), episodes))
+                record = record_path(out / group, config)
+                jobs.append(Job(config, runs=runs / group, record=record, episodes=episodes))
     return jobs

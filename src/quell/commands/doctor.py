@@ -28,6 +28,7 @@ CORE = (
     "rich",
     "safetensors",
     "tensorboardX",
+    "cloudpickle",
     "threadpoolctl",
 )
 

@@ -24,6 +24,8 @@ Node = tuple[int, int]
 """(level, index): the sum of leaves index * 2^level to (index + 1) * 2^level - 1."""
 Mapper = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 
+COLLECTED = "collected."
+"""Terms whose names begin so are rows that pairs hand over: put one behind the other, in the order of pairs."""
 LEAVES = 1024  # also the largest number of workers that can share an iteration
 
 
@@ -60,7 +62,7 @@ class Tree:
                     break
                 other = self.nodes.pop((level, sibling))
                 left, right = (sums, other) if index < sibling else (other, sums)
-                sums = {name: left[name] + right[name] for name in left}
+                sums = {name: _joined(name, left[name], right[name]) for name in left}
             level, index = level + 1, index // 2
         self.nodes[level, index] = sums
 
@@ -124,10 +126,19 @@ def sum_by_loop(
 def _accumulate(sums: Sums, terms: dict[str, Any], *, good: bool) -> None:
     """Add terms in place, in float64; those of a bad pair count 0, whatever they are."""
     for name, term in terms.items():
+        if name.startswith(COLLECTED):
+            own = np.asarray(term) if good else np.asarray(term)[:0]
+            sums[name] = _joined(name, sums[name], own) if name in sums else own
+            continue
         if name not in sums:
             sums[name] = np.zeros(np.shape(term))
         if good:
             sums[name] += term
+
+
+def _joined(name: str, left: Array, right: Array) -> Array:
+    """Two sums as one: added, or one behind the other where pairs hand over rows."""
+    return np.concatenate([left, right]) if name.startswith(COLLECTED) else np.asarray(left + right)
 
 
 def sum_by_vmap(estimator: Any, problem: Problem, batch: Batch, rows: Rows, theta: Array) -> Sums:
@@ -153,12 +164,14 @@ def _mapped(estimator: Any, problem: Problem) -> Callable[..., Any]:
 
     def one(pair: dict[str, Any], row: dict[str, Any], shared: dict[str, Any], theta: Any) -> dict[str, Any]:
         terms = estimator.terms(problem, Pair(**pair), row | shared, theta, jnp)
-        return {name: jnp.where(row["good"], term, 0.0) for name, term in terms.items()}
+        good, nothing = row["good"], jnp.nan
+        return {n: jnp.where(good, term, nothing if n.startswith(COLLECTED) else 0.0) for n, term in terms.items()}
 
     @jax.jit
     def total(pairs: dict[str, Any], rows: dict[str, Any], shared: dict[str, Any], theta: Any) -> dict[str, Any]:
         terms = jax.vmap(one, in_axes=(0, 0, None, None))(pairs, rows, shared, theta)
-        return {name: values.sum(axis=0) for name, values in terms.items()}
+        rows = {n: values.reshape(-1, *values.shape[2:]) for n, values in terms.items() if n.startswith(COLLECTED)}
+        return rows | {n: values.sum(axis=0) for n, values in terms.items() if n not in rows}
 
     def call(pair: Pair, rows: dict[str, Any], shared: dict[str, Any], theta: Any) -> dict[str, Any]:
         given = {name: getattr(pair, name) for name in fields if getattr(pair, name) is not None}

@@ -45,11 +45,11 @@ class ValueFunction:
     def _named(self, gram: Any, target: Any) -> dict[str, Any]:
         return {f"{self.kind}.gram": gram, f"{self.kind}.target": target}
 
-    def features(self, obs: Any, xp: Any = np) -> Any:
-        """phi [t, f] for one member's observations [t, o], padded to the horizon."""
+    def features(self, obs: Any, xp: Any = np, time: Any = None) -> Any:
+        """phi [t, f] for one member's observations [t, o]; `time` is the share of the horizon that is past at each."""
         wide = obs.astype(np.float64) if xp is np else obs
         seen = xp.clip(xp.nan_to_num(wide), -REACH, REACH)
-        past = (xp.arange(len(obs)) / len(obs))[:, None]
+        past = (xp.arange(len(obs)) / len(obs) if time is None else time)[:, None]
         left = 1 - past
         square = xp.square(seen)
         parts = [past**0, past, past**2, past**3, seen, square, left * seen, left * square]
@@ -67,7 +67,9 @@ class ValueFunction:
         damped = gram + np.diag(self.ridge * scale + 1e-9 * scale[0])
         return np.linalg.solve(damped, target)
 
-    def apply(self, weights: Any, obs: Any, reward_to_go: Any, steps: Any, xp: Any = np) -> tuple[Any, dict[str, Any]]:
+    def apply(
+        self, weights: Any, obs: Any, reward_to_go: Any, steps: Any, xp: Any = np, time: Any = None
+    ) -> tuple[Any, dict[str, Any]]:
         """What is predicted for a pair's members, and what they add to the next fit.
 
         For obs [2, t, o], rewards-to-go [2, t] and the members' steps [2]: (V [2, t], zero after an episode's end, and
@@ -75,7 +77,7 @@ class ValueFunction:
         """
         values, gram, target = [], 0.0, 0.0
         for member in range(2):
-            phi = self.features(obs[member], xp)
+            phi = self.features(obs[member], xp, time)
             if xp is np:  # shapes may depend on data, and products over real steps alone are faster
                 phi = phi[: steps[member]]
                 value = np.zeros(len(obs[member]))

@@ -60,6 +60,13 @@ class Policy:
             start += math.prod(shape)
         return layout
 
+    @functools.cached_property
+    def blocks(self) -> tuple[slice, ...]:
+        """Where in theta each layer is, weights and biases together, and last the log standard deviations."""
+        layers = range(len(self.layers))
+        blocks = [slice(self.layout[f"w{i}"][0].start, self.layout[f"b{i}"][0].stop) for i in layers]
+        return (*blocks, *([self.layout["log_std"][0]] if "log_std" in self.layout else []))
+
     @property
     def dim(self) -> int:
         """d, the number of parameters."""

@@ -25,6 +25,7 @@ METRICS: dict[str, str] = {
     "eval/steps": "Environment steps spent on evaluation so far; not part of the budget.",
     "gradient/norm": "Euclidean norm of the estimated gradient.",
     "update/ratio": "Norm of the update divided by the norm of theta.",
+    "update/kl": "KL divergence between the policies after and before a natural step, on states of the batch.",
     "action_std": "Mean standard deviation of the policy's actions (0 if deterministic).",
     "learning_rate": "Learning rate in use.",
     "variance/es": "Estimated total variance V[g] of plain ES on this batch, from its pairs' contributions.",

@@ -59,8 +59,9 @@ class Record:
 
     def series(self, name: str) -> tuple[list[float], list[float]]:
         """(steps, values) of one line of the curve, where it has values."""
-        kept = [(x, y) for x, y in zip(self.curve["steps"], self.curve[name], strict=True) if None not in (x, y)]
-        return [float(x) for x, _ in kept if x is not None], [float(y) for _, y in kept if y is not None]
+        points = zip(self.curve["steps"], self.curve[name], strict=True)
+        known = [(float(x), float(y)) for x, y in points if x is not None and y is not None]
+        return [x for x, _ in known], [y for _, y in known]
 
     def write(self, path: Path) -> None:
         """As JSON with sorted keys."""
@@ -102,14 +103,21 @@ def from_facts(facts: Mapping[str, Any]) -> Record:
     Older files lack `label` and `variance`; the oldest have every iteration in `history`, no untrained policy, and a
     `name` that is method and label together.
     """
-    config, final = from_dict(facts["config"]), facts["final"]
+    config = from_dict(facts["config"])
     if "history" in facts:
         columns: dict[str, Sequence[Any]] = facts["history"]
         rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
         label = facts.get("name", config.method).removeprefix(config.method).removeprefix("-")
-        return Record(config, facts["versions"], final, [], thin(rows), label, variance_ratio(rows))
-    more = {name: facts[name] for name in ("label", "variance") if name in facts}
-    return Record(config, facts["versions"], final, facts["untrained"], facts["curve"], **more)
+        facts = {**facts, "curve": thin(rows), "label": label, "variance": variance_ratio(rows)}
+    return Record(
+        config=config,
+        versions=facts["versions"],
+        final=facts["final"],
+        untrained=facts.get("untrained", []),
+        curve=facts["curve"],
+        label=facts.get("label", ""),
+        variance=facts.get("variance"),
+    )
 
 
 def from_folder(run: Run) -> Record:

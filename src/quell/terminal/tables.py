@@ -1,28 +1,41 @@
-"""Columns of text: bold headings on a terminal, the same columns without them elsewhere."""
+"""Columns of text: bold headings on a terminal, the same columns without them elsewhere.
+
+A heading that starts with '<' stands over a column that is flush left. Nothing is wrapped.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from io import StringIO
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+WIDE = 10_000
+
 
 def show(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table. A heading that starts with '<' stands over a column that is flush left; nothing is wrapped."""
+    """Print a table."""
+    console = Console(width=WIDE)  # a narrow terminal wraps lines by itself, and cuts nothing off
+    if console.is_terminal:
+        console.print(_table(head, rows))
+    else:
+        print("\n".join(lines(head, rows)), flush=True)
+
+
+def lines(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A table as plain text."""
+    text = StringIO()
+    Console(file=text, width=WIDE).print(_table(head, rows))
+    return [line.rstrip() for line in text.getvalue().splitlines()]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name in head:
-        justify = "left" if name.startswith("<") else "right"
-        table.add_column(Text(name.removeprefix("<")), justify=justify, no_wrap=True)  # type: ignore[arg-type]
+        left = name.startswith("<")
+        table.add_column(Text(name.removeprefix("<")), justify="left" if left else "right", no_wrap=True)
     for row in rows:
         table.add_row(*map(Text, row))  # as Text: brackets are not markup
-    console = Console(highlight=False)
-    needed = console.measure(table, options=console.options.update(max_width=10_000)).maximum
-    console.width = max(console.width, needed)
-    if console.is_terminal:
-        console.print(table)
-        return
-    with console.capture() as text:
-        console.print(table)
-    print("\n".join(line.rstrip() for line in text.get().splitlines()), flush=True)
+    return table

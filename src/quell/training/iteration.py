@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from typing import Any
 
@@ -10,8 +11,10 @@ import numpy as np
 
 from quell.config import Config
 from quell.estimate import estimate
+from quell.estimate.reduce import calm
 from quell.estimate.returns import finite_pairs
 from quell.keys import Purpose, Stream, generator
+from quell.policy.fisher import Metric
 from quell.policy.normalise import ObsStats
 from quell.rollout import Compute, make_engine
 from quell.stats import mean, spread
@@ -22,6 +25,11 @@ from quell.types import Array, Batch, Episodes, Rollouts, State
 from quell.update import Context
 
 Row = dict[str, float]
+STATES = 1024  # of a batch, that a step may look at
+MOST_PAIRS = 512
+SHORTEST = 8  # steps: no more pairs than would be needed of episodes so short
+FIRST_GUESS = 20  # steps that an untrained policy stands
+LENGTH_MEMORY = 0.7
 
 
 class Trainer:
@@ -31,8 +39,21 @@ class Trainer:
         self.config = config
         self.task = task or make_task(config)
         self.problem = make_problem(config, self.task)
-        members = max(2 * config.pairs, config.eval_episodes)
+        members = max(2 * self.most_pairs, config.eval_episodes)
         self.engine = make_engine(compute, self.task, self.problem, members=members, states=config.step.states)
+
+    @property
+    def most_pairs(self) -> int:
+        """The most pairs an iteration may have."""
+        return max(self.config.pairs, min(MOST_PAIRS, self.config.batch_steps // (2 * SHORTEST)))
+
+    def pairs(self, state: TrainState) -> int:
+        """So many that they take about `batch_steps`, going by the episodes so far; at least `pairs`."""
+        config, length = self.config, state.episode_length
+        if not config.batch_steps:
+            return config.pairs
+        length = length or (FIRST_GUESS if self.task.can_terminate else self.task.horizon)
+        return min(max(config.pairs, math.ceil(config.batch_steps / (2 * length))), self.most_pairs)
 
     def close(self) -> None:
         self.engine.close()
@@ -41,21 +62,21 @@ class Trainer:
         policy = self.problem.policy
         theta = policy.init(generator(self.config.seed, Purpose.INIT))
         estimator = self.config.estimator.init(self.problem)
-        return TrainState(theta, self.config.step.init(theta), estimator, ObsStats.empty(policy.obs_size))
+        return TrainState(theta, self.config.step.init(policy, theta), estimator, ObsStats.empty(policy.obs_size))
 
     def iterate(self, state: TrainState) -> tuple[TrainState, Row]:
         """One iteration: the next state, and its metrics."""
         config, started = self.config, time.perf_counter()
         episodes = Episodes.of_pairs(
             state.iteration,
-            config.pairs,
+            self.pairs(state),
             record=config.estimator.needs.trajectories,
             states=config.step.states,
             shared_reset=config.shared_reset,
             shared_noise=config.shared_noise,
         )
         rollouts = self.engine.rollout(state.theta, episodes, self._normaliser(state))
-        theta, step, estimator, row = self._update(state, Batch(state.theta, episodes, rollouts))
+        theta, step, estimator, row = self._update(state, Batch(state.theta, episodes, rollouts, self._metric(state)))
         bad = bool(row["trouble/bad_pairs"] or row["trouble/skipped"])
         troubled = bad or bool(row["trouble/flat"] or row.get("trouble/cv_dropped"))
         elapsed, steps = time.perf_counter() - started, int(rollouts.steps.sum())
@@ -70,6 +91,7 @@ class Trainer:
             seconds=state.seconds + elapsed,
             trouble=state.trouble + troubled,
             trouble_in_a_row=state.trouble_in_a_row + 1 if bad else 0,
+            episode_length=_running(state.episode_length, float(rollouts.steps.mean())),
         )
         row = {
             "iteration": following.iteration,
@@ -100,7 +122,8 @@ class Trainer:
         for _ in range(estimator.needs.updates):
             estimated = estimate(estimator, self.problem, batch, memory, total=self.engine.total, theta=theta)
             norm = float(np.linalg.norm(estimated.gradient.astype(np.float64)))
-            moved, moved_step, facts = self.config.step.step(theta, estimated.gradient, step, context)
+            with calm():
+                moved, moved_step, facts = self.config.step.step(theta, estimated.gradient, step, context)
             row |= facts
             if not good.any() or not np.isfinite(norm) or not np.isfinite(moved).all():
                 row["trouble/skipped"] = 1.0
@@ -112,9 +135,12 @@ class Trainer:
         return theta, step, memory, row
 
     def _context(self, state: TrainState, batch: Batch) -> Context:
-        seen = batch.rollouts.states
-        states = None if seen is None else seen.reshape(-1, seen.shape[-1])
+        states = None if batch.rollouts.states is None else visited(batch.rollouts)
         return Context(self.problem.policy, state.steps, self.config.steps, state.theta, states)
+
+    def _metric(self, state: TrainState) -> Metric | None:
+        with calm():
+            return self.config.step.metric(self.problem.policy, state.step)
 
     def evaluate(self, state: TrainState) -> tuple[TrainState, Row]:
         """Returns of the unperturbed policy, with sampled and with mean actions."""
@@ -131,6 +157,22 @@ class Trainer:
 
     def _normaliser(self, state: TrainState) -> ObsStats | None:
         return state.obs if self.config.normalise_obs else None
+
+
+def _running(past: float, fresh: float) -> float:
+    """A mean that half forgets in two batches: episodes grow as a policy learns to stand."""
+    return LENGTH_MEMORY * past + (1 - LENGTH_MEMORY) * fresh if past else fresh
+
+
+def visited(rollouts: Rollouts, count: int = STATES) -> Array:
+    """`count` of a batch's states, evenly spread over all its steps, from those that every episode brought back."""
+    seen, steps = rollouts.states, rollouts.steps
+    assert seen is not None
+    ends = np.cumsum(steps)
+    positions = (int(ends[-1]) - 1) * np.arange(count) // max(count - 1, 1)
+    episode = np.searchsorted(ends, positions, side="right")
+    step = positions - (ends - steps)[episode]
+    return np.asarray(seen[episode, step * (seen.shape[1] - 1) // np.maximum(steps[episode] - 1, 1)])
 
 
 def _return_metrics(rollouts: Rollouts) -> Row:

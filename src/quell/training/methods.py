@@ -12,7 +12,7 @@ from quell.config import Config, Preset, flatten, full_name, replace
 from quell.errors import UsageError, did_you_mean, require
 from quell.estimate import Estimator, Problem
 from quell.estimate.control_variate import ControlVariate
-from quell.estimate.control_variate.choose import ChosenCoefficients
+from quell.estimate.control_variate.advantage import AdvantageControlVariate
 from quell.estimate.control_variate.discount import FixedDiscounts
 from quell.estimate.policy_gradient import PolicyGradient
 from quell.estimate.score import Score
@@ -24,6 +24,7 @@ from quell.perturb.orthogonal import Orthogonal
 from quell.perturb.qmc import Qmc
 from quell.policy.network import Policy
 from quell.tasks.base import Task
+from quell.update.natural import Natural
 
 
 @dataclass(frozen=True)
@@ -35,28 +36,58 @@ class Method:
     directions: Any = field(default_factory=Gaussian)
     settings: Mapping[str, Any] = field(default_factory=dict)
     tuned: Mapping[str, Any] = field(default_factory=dict)
+    space: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    """Its main settings and the values that `quell tune` tries."""
+    by_task: Mapping[str, Mapping[str, Any]] | None = None
+    """Task -> settings that pay there, on top of `tuned`; None: what tasks say themselves."""
 
 
 LONG_STEPS = {"step.lr": 0.03}
 """Most of the noise of ES lies where the policy does not feel it, so it bears longer steps than the paper's 0.01.
 So does a control variate that adds none where the policy does feel it (docs/variance.md)."""
-CHOSEN = {
-    "estimator.baseline": "leave-one-out",
-    "estimator.discount": FixedDiscounts(gammas=(1.0, 0.99)),
-    "estimator.coefficients": ChosenCoefficients(metric="policy"),
-    "estimator.values": ("network",),
+NATURAL = {
+    "step": Natural(kl=0.05),
+    "pairs": 2,
+    "batch_steps": 4000,
+    "normalise_obs": True,
+    "policy.activation": "tanh",
+    "policy.init_std": 0.37,
 }
+"""Many small steps, each as long as a KL divergence allows, in the policy's own metric."""
+ADVANTAGE = {"estimator": AdvantageControlVariate(), **NATURAL}
 OTHERS_AS_BASELINE = {"estimator.baseline": "leave-one-out"}
+
+
+NATURAL_SPACE: dict[str, tuple[Any, ...]] = {
+    "step.kl": (0.02, 0.05, 0.1, 0.2),
+    "step.damping": (0.01, 0.1, 1.0),
+    "estimator.gamma": (0.99, 0.995, 0.999, 1.0),
+    "estimator.trace": (0.95, 0.97),
+    "policy.init_std": (0.37, 1.0),
+    "batch_steps": (2000, 4000, 8000),
+}
+FIRST_ORDER_SPACE: dict[str, tuple[Any, ...]] = {
+    "step.lr": (0.003, 0.01, 0.03, 0.1),
+    "directions.sigma": (0.01, 0.02, 0.05, 0.1),
+    "policy.init_std": (0.14, 0.37, 1.0),
+    "policy.activation": ("relu", "tanh"),
+    "pairs": (5, 10, 20),
+    "normalise_obs": (True, False),
+}
 
 
 def _methods() -> dict[str, Method]:
     shifted = LONG_STEPS | {"directions.shift": True}
     table = {
-        "es": Method("evolution strategies, i.i.d. Gaussian directions", Score(), tuned=LONG_STEPS),
+        "es": Method(
+            "evolution strategies, i.i.d. Gaussian directions", Score(), tuned=LONG_STEPS, space=FIRST_ORDER_SPACE
+        ),
         "ortho": Method("ES with orthogonal directions", Score(), Orthogonal(), tuned=LONG_STEPS),
         "gcmc": Method("ES with geometrically coupled pairs", Score(), Gcmc(), tuned=LONG_STEPS),
         "qmc": Method("ES with Halton directions", Score(), Qmc(), tuned=shifted),
-        "cv": Method("ES with the structured control variate", ControlVariate(), tuned=LONG_STEPS | CHOSEN),
+        "cv": Method(
+            "ES with the structured control variate", ControlVariate(), tuned=ADVANTAGE, space=NATURAL_SPACE, by_task={}
+        ),
         "det": Method("ES on a deterministic policy", Score(), settings={"policy": "deterministic"}, tuned=LONG_STEPS),
         "pg": Method("policy gradient", PolicyGradient(), Unperturbed(), tuned=OTHERS_AS_BASELINE),
         "trpo": Method("surrogate with a KL penalty", Trpo(), Unperturbed(), tuned=OTHERS_AS_BASELINE),
@@ -117,7 +148,8 @@ def make_config(
     asked = dict(overrides or {})
     config = _choose(config, asked)
     if preset == "tuned":
-        for tuned in (TUNED, chosen.tuned, played.tuned):
+        exceptions = played.tuned if chosen.by_task is None else chosen.by_task.get(played.name, {})
+        for tuned in (TUNED, chosen.tuned, exceptions):
             config = replace(config, tuned, lenient=True)
         config = _choose(replace(config, chosen.settings), asked)
         config = _fit_columns(config)
@@ -172,7 +204,8 @@ def make_policy(config: Config, task: Task) -> Policy:
     if task.discrete != chosen.discrete:
         wanted = "categorical" if task.discrete else "gaussian or deterministic"
         raise UsageError(f"task {task.name!r} needs a {wanted} policy, not {chosen.name} (policy)")
-    if not chosen.stochastic and config.estimator.needs.trajectories:
+    known = not isinstance(config.estimator, registry.Elsewhere)  # else a run is being loaded, not trained
+    if not chosen.stochastic and known and config.estimator.needs.trajectories:
         raise UsageError(
             f"method {config.method!r} needs a stochastic policy: its policy gradient is not defined without"
         )

@@ -12,7 +12,7 @@ from quell.policy.normalise import ObsStats
 from quell.types import Array, State
 from quell.update import from_arrays, to_arrays
 
-COUNTERS = ("iteration", "steps", "eval_steps", "seconds", "trouble", "trouble_in_a_row")
+COUNTERS = ("iteration", "steps", "eval_steps", "seconds", "trouble", "trouble_in_a_row", "episode_length")
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ class TrainState:
     seconds: float = 0.0
     trouble: int = 0
     trouble_in_a_row: int = 0
+    episode_length: float = 0.0
+    """Running mean of the episodes' lengths; 0 before the first batch."""
 
     def to_checkpoint(self, config: Config) -> tuple[dict[str, Array], dict[str, Any]]:
         """(arrays, facts)."""
@@ -55,5 +57,5 @@ class TrainState:
         if {k: v.shape for k, v in fresh.items()} != {k: v.shape for k, v in memory.items()}:
             raise QuellError("the checkpoint's estimator state does not fit this configuration")
         obs = ObsStats(facts["obs_count"], arrays["obs.total"], arrays["obs.squares"])
-        step = from_arrays(config.step, theta, arrays)
+        step = from_arrays(config.step, problem.policy, theta, arrays)
         return TrainState(theta, step, memory, obs, **{name: facts[name] for name in COUNTERS})

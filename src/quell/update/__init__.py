@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from quell.policy.fisher import Metric
 from quell.policy.network import Policy
 from quell.types import Array, Metrics
 
@@ -35,6 +36,17 @@ class Context:
 
         return float(mean_kl(self.policy)(theta, self.theta, self.states))
 
+    def kl_length(self, direction: Array) -> float:
+        """sqrt(2 KL) of a small step along `direction`, per unit of it: |A direction| with A'A = F."""
+        from quell.policy.likelihood import policy_change
+
+        norm = float(np.linalg.norm(direction))
+        if norm == 0 or not np.isfinite(norm):
+            return 0.0
+        unit = (direction / norm).astype(np.float32)[None]
+        moved = np.asarray(policy_change(self.policy)(self.theta, self.states, unit), np.float64)
+        return float(np.linalg.norm(moved)) * norm
+
     def fisher_product(self, vector: Array) -> Array:
         """F v, with F = E_s[grad log pi grad log pi'] over the states at the batch's theta."""
         from quell.policy.likelihood import fisher_product
@@ -49,8 +61,11 @@ class Step(Protocol):
     def states(self) -> int:
         """States of each episode that it wants to look at."""
 
-    def init(self, theta: Array) -> Any:
+    def init(self, policy: Policy, theta: Array) -> Any:
         """Its state before the first step: any tree of arrays."""
+
+    def metric(self, policy: Policy, state: Any) -> Metric | None:
+        """What the noise of a gradient should be measured in for this step; None for the parameters themselves."""
 
     def step(self, theta: Array, gradient: Array, state: Any, context: Context) -> tuple[Array, Any, Metrics]:
         """The next theta and state, and what is worth knowing of the step."""
@@ -63,13 +78,13 @@ def to_arrays(state: Any) -> dict[str, Array]:
     return {f"optimiser.{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
 
 
-def from_arrays(step: Step, theta: Array, arrays: dict[str, Array]) -> Any:
+def from_arrays(step: Step, policy: Policy, theta: Array, arrays: dict[str, Array]) -> Any:
     """The state a checkpoint holds."""
     import jax
 
     from quell.errors import QuellError
 
-    leaves, tree = jax.tree.flatten(step.init(theta))
+    leaves, tree = jax.tree.flatten(step.init(policy, theta))
     stored = [arrays.get(f"optimiser.{i}") for i in range(len(leaves))]
     if any(there is None or there.shape != np.shape(leaf) for there, leaf in zip(stored, leaves, strict=True)):
         raise QuellError("the checkpoint's optimiser state does not fit this configuration")

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
+from quell.policy.network import Policy
 from quell.registry import COUNT, NO_SETTING, POSITIVE, Range
 from quell.types import Array, Metrics
 from quell.update import Context
@@ -34,8 +35,11 @@ class FirstOrder:
         """The optax.GradientTransformation, without its learning rate."""
         raise NotImplementedError
 
-    def init(self, theta: Array) -> Any:
+    def init(self, policy: Policy, theta: Array) -> Any:
         return self.transform().init(theta)
+
+    def metric(self, policy: Policy, state: Any) -> None:
+        return None
 
     def step(self, theta: Array, gradient: Array, state: Any, context: Context) -> tuple[Array, Any, Metrics]:
         rate = scheduled(self.lr, self.schedule, context.steps, context.budget)
@@ -135,8 +139,11 @@ class OwnOptax:
     name: ClassVar[str] = "optax"
     states: ClassVar[int] = 0
 
-    def init(self, theta: Array) -> Any:
+    def init(self, policy: Policy, theta: Array) -> Any:
         return self.given.init(theta)
+
+    def metric(self, policy: Policy, state: Any) -> None:
+        return None
 
     def step(self, theta: Array, gradient: Array, state: Any, context: Context) -> tuple[Array, Any, Metrics]:
         update, state = _compiled_own(self.given)(-gradient, state, theta)

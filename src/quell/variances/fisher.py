@@ -1,49 +1,76 @@
-"""The policy's own metric: how much a change of theta changes what the policy does.
+"""Metrics in which gradients are compared: what of an estimate's noise matters depends on the step that is taken.
 
-    F = E_s[ grad log pi grad log pi' ],    KL(pi_{theta + delta}, pi_theta) = delta' F delta / 2 + ...
+    parameters  |g|^2           every parameter counts the same
+    policy      g' F g          how far g moves the policy: KL(theta + g, theta) is about g' F g / 2
+    step        g' F^-1 g       how far the natural step F^-1 g moves the policy
 
-F = A'A for a matrix A that is never formed: A g is one Jacobian-vector product over a sample of states
-(`quell.policy.likelihood.policy_change`). The variance of an estimator in this metric is tr(F Cov g), the total variance of A g.
+with F = E_s[ grad log pi grad log pi' ] over a sample of states that the policy visits. Each is |M g|^2 for a matrix M
+that is never formed: F = A'A, and A g is one Jacobian-vector product (`quell.policy.likelihood.policy_change`);
+F^-1/2 g comes from Kronecker factors with damping (`quell.policy.fisher`). A variance in a metric is the total variance
+of M g.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from quell.policy import Policy
-from quell.rollout import CpuEngine
-from quell.training.methods import make_directions
-from quell.types import Episodes
+from quell.keys import Stream
+from quell.perturb import Unperturbed
+from quell.policy.fisher import Metric, factors
+from quell.policy.network import Policy
+from quell.rollout import Compute, make_engine
+from quell.training.iteration import visited
+from quell.types import Array, Episodes
 from quell.variances.points import Point
 
-Array = NDArray[Any]
 STATES = 512
+EPISODES = 4
+FEW = 8  # gradients mapped at a time
+METRICS = {"parameters": "parameters", "policy": "policy (Fisher)", "step": "natural step (inverse Fisher)"}
+"""Name -> in words."""
 
 
-def visited_states(point: Point, *, episodes: int, workers: int, seed_block: int = 0) -> Array:
-    """Observations [STATES, o] as the policy saw them, evenly spread over some of its unperturbed episodes."""
-    directions = make_directions(point.config, point.policy)
-    members = tuple((episode, 0) for episode in range(episodes))
-    request = Episodes(seed_block, members, 0.0, record=True, evaluation=True)
-    with CpuEngine(point.task, point.policy, directions, workers=workers, members=episodes) as engine:
+@dataclass(frozen=True)
+class Geometry:
+    """A policy's metrics at theta, over some states [n, o] as it sees them."""
+
+    policy: Policy
+    theta: Array
+    states: Array
+
+    @functools.cached_property
+    def kronecker(self) -> Metric:
+        return Metric.of(self.policy, factors(self.policy)(self.theta.astype(np.float64), self.states))
+
+    def mapped(self, metric: str, gradients: Array) -> Array:
+        """M g for every row g of `gradients` [m, d]: its squared length is g's in the metric."""
+        if metric == "parameters":
+            return gradients
+        if metric == "policy":
+            return self._moved(gradients)
+        parts = (gradients[i : i + FEW] for i in range(0, len(gradients), FEW))
+        return np.concatenate([self.kronecker.apply(part, -0.5).astype(np.float32) for part in parts])
+
+    def kl_length(self, step: Array) -> float:
+        """sqrt(2 KL) of a small step, to second order: |A step|."""
+        return float(np.linalg.norm(self._moved(step[None])[0].astype(np.float64)))
+
+    def _moved(self, gradients: Array) -> Array:
+        """A g for every row."""
+        from quell.policy.likelihood import policy_change
+
+        change = policy_change(self.policy)
+        parts = (np.asarray(gradients[i : i + FEW], np.float32) for i in range(0, len(gradients), FEW))
+        return np.concatenate([np.asarray(change(self.theta, self.states, part)) for part in parts])
+
+
+def geometry(point: Point, *, compute: Compute) -> Geometry:
+    """The metrics over states of the policy's own, unperturbed episodes, every step of which counts the same."""
+    request = Episodes.unperturbed(0, EPISODES, Stream.STATES, states=STATES)
+    problem = point.problem(Unperturbed())
+    with make_engine(compute, point.task, problem, members=EPISODES, states=STATES) as engine:
         rollouts = engine.rollout(point.theta, request, point.obs_stats)
-        assert rollouts.trajectories is not None
-        seen = np.concatenate([rollouts.trajectories.obs[i, :end] for i, end in enumerate(rollouts.steps)])
-    return seen[np.linspace(0, len(seen) - 1, STATES).astype(int)]
-
-
-def in_metric(policy: Policy, theta: Array, states: Array, gradients: Array) -> Array:
-    """A g for every row g of `gradients`: [m, numbers], so that |A g|^2 = g'Fg; a few at a time."""
-    from quell.policy.likelihood import policy_change
-
-    change = policy_change(policy)
-    parts = [change(theta, states, np.asarray(gradients[i : i + 8], np.float32)) for i in range(0, len(gradients), 8)]
-    return np.concatenate([np.asarray(part) for part in parts])
-
-
-def kl_length(policy: Policy, theta: Array, states: Array, step: Array) -> float:
-    """sqrt(2 KL) of a small step, to second order: |A step|."""
-    return float(np.linalg.norm(in_metric(policy, theta, states, step[None])[0].astype(np.float64)))
+        return Geometry(point.policy, point.theta, visited(rollouts, STATES))

@@ -2,23 +2,22 @@
 
 First some iterations to warm up (eta, value functions), then the measured ones with all that was learned held fixed, so
 that no estimator has seen the pairs it is measured on. Pairs within an iteration may depend on each other (orthogonal
-directions, baselines); iterations do not.
+directions, a Halton sequence, baselines); iterations do not. So a variance is always that of whole iterations, never
+one guessed from the spread of an iteration's pairs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from quell.policy.fisher import Metric
+from quell.rollout import Compute
+from quell.stats import mean, spread
 from quell.variances.points import Point
 from quell.variances.rows import Row
-from quell.variances.session import Measured, Scale, Session
+from quell.variances.session import Facts, Measured, Scale, Session, label
 
-Array = NDArray[Any]
 Tell = Callable[[str, int, int], None]
 """Called with (what, done, total)."""
 
@@ -45,39 +44,40 @@ def measure(
     *,
     iterations: int,
     warmup: int,
-    workers: int,
+    compute: Compute,
     others: int | None = None,
+    metric: Metric | None = None,
     tell: Tell | None = None,
 ) -> Measurement:
     """Measure all rows; those that share directions and action noise are measured on the same episodes.
 
-    `others` is the number of iterations for samplings other than that of plain ES, if not `iterations`.
+    `others` is the number of iterations for samplings other than that of plain ES, if not `iterations`; `metric` that
+    of a natural step, for estimators that make their noise small there.
     """
     samplings = list(dict.fromkeys(row.sampling for row in rows))
     scale = Scale()
     parts: list[Measured] = []
-    facts: list[tuple[float, Array, int]] = []
+    facts: list[Facts] = []
     for number, sampling in enumerate(samplings):
         chosen = [row for row in rows if row.sampling == sampling]
-        learn = warmup if any(row.method != "es" for row in chosen) else 0
-        label = sampling[0] + (" shared noise" if sampling[1] else "")
+        learn = warmup if any(row.learns for row in chosen) else 0
         turns = iterations if number == 0 or others is None else others
 
-        def count(done: int, total: int = learn + turns, label: str = label) -> None:
+        def count(done: int, total: int = learn + turns, what: str = label(sampling)) -> None:
             if tell is not None:
-                tell(label, done, total)
+                tell(what, done, total)
 
-        session = Session(point, chosen, scale, first=1 + number * 1_000_000, workers=workers)
+        session = Session(point, chosen, scale, number=number, compute=compute, metric=metric)
         found, fact = session.run(learn, turns, count)
         parts += found
         facts.append(fact)
     order = {row.name: i for i, row in enumerate(rows)}
-    seconds, returns, _ = facts[0]
-    steps = sum(fact[2] for fact in facts)
-    parts.sort(key=lambda measured: order[measured.row.name])
-    return Measurement(point, parts, seconds, float(returns.mean()), _spread(returns), scale.value, steps)
-
-
-def _spread(returns: Array) -> float:
-    largest = float(np.abs(returns).max()) or 1.0  # squares of huge returns would overflow
-    return float((returns / largest).std(ddof=1) * largest)
+    return Measurement(
+        point=point,
+        rows=sorted(parts, key=lambda measured: order[measured.row.name]),
+        rollout_seconds=facts[0].seconds,
+        mean_return=mean(facts[0].returns),
+        return_std=spread(facts[0].returns, ddof=1),
+        scale=scale.value,
+        steps=sum(fact.steps for fact in facts),
+    )

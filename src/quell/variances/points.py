@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from quell.config import Config, Preset
-from quell.config import replace as change
+from quell import registry
+from quell.config import Config, Preset, flatten, full_name, replace
 from quell.errors import UsageError
+from quell.estimate import Problem
+from quell.estimate.score import Score
 from quell.keys import Purpose, generator
-from quell.policy import Policy
+from quell.perturb.gaussian import Gaussian
+from quell.policy.network import Policy
 from quell.policy.normalise import ObsStats
 from quell.tasks.base import Task
 from quell.training.methods import make_config, make_policy, make_task
+from quell.types import Array
 
-Array = NDArray[Any]
+if TYPE_CHECKING:
+    from quell.api import Result
 
 
 @dataclass(frozen=True)
 class Point:
-    """A task, a policy's parameters, and the settings of the iterations to be repeated there."""
+    """A task, a policy's parameters, and the settings of the iterations to be repeated there.
+
+    The config is one of plain ES, whatever trained theta: rows bring their own estimators and directions.
+    """
 
     config: Config
     task: Task
@@ -33,42 +40,65 @@ class Point:
     obs_stats: ObsStats | None
     where: str
 
-    def with_settings(self, settings: Mapping[str, Any]) -> Point:
-        """The same theta under other settings; `policy.init_std` sets the action noise of this theta."""
-        config = change(self.config, settings).validate()
-        task = make_task(config)
-        policy = make_policy(config, task)
-        if policy.layout != self.policy.layout:
-            raise UsageError(f"these settings change the parameters, of which {self.where} has {len(self.theta)}")
-        theta = self._with_std(config.policy.init_std) if "policy.init_std" in settings else self.theta
-        return replace(self, config=config, task=task, policy=policy, theta=theta)
+    @property
+    def sigma(self) -> float:
+        """The perturbation of ES, and of every row that does not bring its own."""
+        return float(self.config.directions.sigma)
 
-    def _with_std(self, std: float) -> Array:
-        theta = self.theta.copy()
-        if "log_std" in self.policy.layout:
-            theta[self.policy.layout["log_std"][0]] = np.log(std)
-        return theta
+    @property
+    def action_std(self) -> float:
+        return float(self.policy.std(self.theta).mean())
+
+    def problem(self, directions: Any) -> Problem:
+        """What estimators are used on; training's own streams are others, so a run's seed may be used again."""
+        return Problem(self.policy, directions, self.config.seed)
 
 
-def find_point(task: str, at: str, *, preset: Preset, seed: int, settings: Mapping[str, Any]) -> Point:
+def find_point(task: str | Task, at: str, *, preset: Preset, seed: int, settings: Mapping[str, Any]) -> Point:
     """`at` is "init", a run folder, or RUN@ITERATION (the newest checkpoint up to it)."""
-    if at == "init":
-        config = change(make_config(task, "es", preset, {"seed": seed}), settings).validate()
-        found = make_task(config)
-        policy = make_policy(config, found)
-        theta = policy.init(generator(seed, Purpose.INIT))
-        return Point(config, found, policy, theta, ObsStats.empty(found.obs_size) if config.normalise_obs else None, at)
+    given = None if isinstance(task, str) else task
+    name = task if isinstance(task, str) else task.name
+    if at != "init":
+        return _trained(name, given, at, seed, settings)
+    config = make_config(name, "es", preset, {"seed": seed, **settings}, given).validate()
+    played = given or make_task(config)
+    policy = make_policy(config, played)
+    theta = policy.init(generator(seed, Purpose.INIT))
+    return Point(config, played, policy, theta, ObsStats.empty(played.obs_size) if config.normalise_obs else None, at)
 
+
+def _trained(name: str, given: Task | None, at: str, seed: int, settings: Mapping[str, Any]) -> Point:
     from quell.api import load
 
     path, _, iteration = at.partition("@")
     if iteration and not iteration.isdigit():
         raise UsageError(f"--at RUN@ITERATION needs a whole number after the @, got {iteration!r}")
-    result = load(Path(path), at=int(iteration) if iteration else None)
-    if result.config.task != task:
-        raise UsageError(f"{path!r} was trained on {result.config.task!r}, not on {task!r}")
-    config = change(result.config, {"seed": seed + 1_000_003})  # no stream that training used
-    trained = result.policy
+    result = load(Path(path), at=int(iteration) if iteration else None, task=given)
+    if result.config.task != name:
+        raise UsageError(f"{path!r} was trained on {result.config.task!r}, not on {name!r}")
+    config = replace(_plain(result.config), {"seed": seed, "pairs": _pairs(result), **settings}).validate()
+    played = given or make_task(config)
+    policy, trained = make_policy(config, played), result.policy
     where = f"{result.config.method} after {result.steps:,} steps"
-    point = Point(config, make_task(config), trained.policy, trained.theta, trained.obs_stats, where)
-    return point.with_settings(settings) if settings else point
+    if policy.layout != trained.policy.layout:
+        raise UsageError(f"these settings change the parameters, of which {where} has {len(trained.theta)}")
+    theta, known = trained.theta, flatten(config)
+    if any(full_name(setting, known) == "policy.init_std" for setting in settings) and "log_std" in policy.layout:
+        theta = theta.copy()
+        theta[policy.layout["log_std"][0]] = np.log(policy.init_std)  # the action noise of this theta
+    return Point(config, played, policy, theta, trained.obs_stats, where)
+
+
+def _pairs(result: Result) -> int:
+    """Pairs of the run's last iteration, of which there may be as many as make up its `batch_steps`."""
+    if not result.history:
+        return result.config.pairs
+    before, last = ([{"steps": 0}, *result.history])[-2:]
+    episodes: int = round((last["steps"] - before["steps"]) / last["episode_length"])
+    return episodes // 2
+
+
+def _plain(config: Config) -> Config:
+    """A run's config with plain ES in place of what trained it, at the run's sigma if it had one."""
+    sigma = registry.settings_of(config.directions).get("sigma") or Gaussian().sigma
+    return replace(config, {"method": "es", "estimator": Score(shaping="none"), "directions": Gaussian(sigma=sigma)})

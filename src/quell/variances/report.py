@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from quell.stats import Interval
+from quell.variances.fisher import METRICS
 from quell.variances.gain import Gain
 from quell.variances.measure import Measurement
-from quell.variances.summary import Summary
+from quell.variances.summary import Errors, Summary
+
+NAME = 14  # width of the names' column, if they fit
 
 
 @dataclass(frozen=True)
 class Report:
-    """What is known of one point, ready to be shown."""
+    """What is known of one point, ready to be shown: `print(report)`, or `report.values()` for JSON."""
 
     measurement: Measurement
     summaries: list[Summary]
-    gains: list[Gain]
+    gains: list[Gain] = field(default_factory=list)
     label: str = ""
+    reference: str = "es"
+    """The estimator whose mean stands for the gradient where biases are measured."""
+
+    def __getitem__(self, name: str) -> Summary:
+        """The summary of an estimator."""
+        return next(summary for summary in self.summaries if summary.name == name)
 
     def values(self) -> dict[str, Any]:
         """Plain values; NaN becomes None."""
@@ -33,17 +43,27 @@ class Report:
             "seed": config.seed,
             "pairs_per_iteration": config.pairs,
             "iterations": len(m.rows[0].gradients),
-            "sigma": config.sigma,
-            "action_std": float(m.point.policy.std(m.point.theta).mean()),
+            "sigma": m.point.sigma,
+            "action_std": m.point.action_std,
             "parameters": len(m.point.theta),
             "horizon": m.point.task.horizon,
             "mean_return": m.mean_return,
             "return_std": m.return_std,
             "steps": m.steps,
+            "reference": self.reference,
             "rollout_seconds": m.rollout_seconds,
         }
-        rows, gains = [asdict(s) | {"step": s.step} for s in self.summaries], [asdict(g) for g in self.gains]
+        rows, gains = [_row(s) for s in self.summaries], [asdict(g) for g in self.gains]
         return dict(_plain({**facts, "rows": rows, "gains": gains}))
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+
+def _row(s: Summary) -> dict[str, Any]:
+    """A summary with the numbers that follow from it."""
+    derived = {name: asdict(getattr(s, name)) for name in ("variance", "ratio", "fisher_ratio")}
+    return asdict(s) | derived | {"cost": s.cost, "step": s.step}
 
 
 def _plain(value: Any) -> Any:
@@ -56,41 +76,56 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def lines(report: Report) -> list[str]:
-    """The table as text."""
+def _lines(report: Report) -> Iterator[str]:
     m, config = report.measurement, report.measurement.point.config
-    std = float(m.point.policy.std(m.point.theta).mean())
     title = f"{config.task} at {m.point.where}" + (f", {report.label}" if report.label else "")
-    found = [
-        f"{title}: return {m.mean_return:.4g} ± {m.return_std:.3g}, action std {std:.3g}, sigma {config.sigma:g}, "
-        f"d = {len(m.point.theta):,}",
-        f"{len(m.rows[0].gradients)} iterations of {config.pairs} pairs; 95% intervals; ratios relative to ES",
-        f"{'':<16}{'V[g]':>10}  {'ratio':<27}{'Fisher ratio':<25}{'cosine':>7}{'bias z':>8}{'max z':>7}"
-        f"{'step':>7}{'cost':>8}",
-    ]
-    found += map(_line, report.summaries)
+    facts = f"action std {m.point.action_std:.3g}, sigma {m.point.sigma:g}, d = {len(m.point.theta):,}"
+    yield f"{title}: return {m.mean_return:.4g} ± {m.return_std:.3g}, {facts}"
+    yield f"{len(m.rows[0].gradients)} iterations of {config.pairs} pairs; 95% intervals; 1 is the variance of ES"
+    if report.reference != "es":
+        yield f"bias is measured against the mean of {report.reference}"
+    wide = max(NAME, *(len(_name(s)) + 2 for s in report.summaries))
+    for metric, words in METRICS.items():
+        if metric in report.summaries[0].metrics:
+            yield f"\nin the metric of the {words}"
+            yield f"{'':<{wide}}{'variance':<28}{'bias²':<30}variance + bias²"
+            for s in report.summaries:
+                yield f"{_name(s):<{wide}}{_errors(s, s.metrics[metric])}"
+    yield f"\n{'':<{wide}}{'V[g]':>9}{'cosine':>9}{'bias z':>9}{'max z':>9}{'bears':>9}{'cost':>9}"
+    yield from (f"{_name(s):<{wide}}{_facts(s)}" for s in report.summaries)
     for s in report.summaries:
         if s.eta:
-            found.append(f"eta of {s.name:<12} " + "  ".join(f"{layer} {value:.2f}" for layer, value in s.eta.items()))
-    found.append(
-        "max z: along the gradient or its part in one layer; step: how long a step it bears, relative to ES; "
-        "cost: ratio x time of an iteration"
-    )
+            yield f"eta of {s.name:<{wide}}" + " ".join(f"{layer} {value:.2f}" for layer, value in s.eta.items())
+    yield "max z: of the bias along the gradient, or along its part in one layer; bears: how long a step of"
+    yield "Adam, relative to ES; cost: total variance x time of an iteration"
+    if any(s.biased for s in report.summaries):
+        yield "*: the estimator declares a bias"
     if report.gains:
-        found += ["", f"{'gain of one step':<24}{'return':<30}less that of ES"]
-        found += [f"{g.name:<12}{g.kind:<5}{g.size:<7g}{_gain(g.gain):<30}{_gain(g.over_es)}" for g in report.gains]
-    return found
+        yield f"\n{'gain of one step':<{wide + 16}}{'return':<30}less that of ES"
+        for g in report.gains:
+            over = _gain(g.over_es) if g.name != "es" else ""
+            yield f"{g.name:<{wide}}{g.kind:<8}{g.size:<8g}{_gain(g.gain):<30}{over}".rstrip()
 
 
-def _line(s: Summary) -> str:
-    line = f"{s.name:<16}{s.variance.value:>10.3g}  {_interval(s.ratio):<27}{_interval(s.fisher_ratio):<25}"
-    line += f"{s.cosine.value:>7.3f}{s.bias.along:>8.1f}{s.bias.worst:>7.1f}{s.step:>7.2g}{s.cost:>8.2g}"
-    return line + ("  biased?" if s.bias.p < 1e-4 or abs(s.bias.worst) > 4 else "")
+def _name(s: Summary) -> str:
+    return s.name + "*" * s.biased
+
+
+def _errors(s: Summary, errors: Errors) -> str:
+    if s.name == "es" and errors.bias == Interval(0, 0, 0):
+        return f"{'1':<28}{'0':<30}1"
+    return f"{_interval(errors.ratio):<28}{_interval(errors.bias):<30}{_interval(errors.error)}"
+
+
+def _facts(s: Summary) -> str:
+    line = f"{s.variance.value:>9.3g}{s.cosine.value:>9.3f}{s.bias.along:>9.1f}{s.bias.worst:>9.1f}"
+    line += f"{s.step:>9.2g}{s.cost:>9.2g}"
+    return line + ("  biased?" if not s.biased and (s.bias.p < 1e-4 or abs(s.bias.worst) > 4) else "")
 
 
 def _interval(x: Interval) -> str:
-    return f"{x.value:.3g} [{x.low:.3g}, {x.high:.3g}]"
+    return f"{x.value:.3g} [{x.low:.2g}, {x.high:.2g}]"
 
 
 def _gain(x: Interval) -> str:
-    return f"{x.value:+.3g} [{x.low:+.3g}, {x.high:+.3g}]"
+    return f"{x.value:+.3g} [{x.low:+.3g}, {x.high:+.3g}]" if math.isfinite(x.value) else ""

@@ -1,36 +1,74 @@
-"""Names of the estimators that can be measured, and the settings each stands for."""
+"""What is measured: estimators with their directions, by name or as objects."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from quell.errors import UsageError, did_you_mean
+import numpy as np
 
-MOMENTS = {
-    "cv.eta": "moments",
-    "cv.eta_per": "coordinate",
-    "cv.learn_gamma": False,
-    "cv.gamma": 1.0,
-    "cv.baseline": "leave-one-out",
-}
-PAPER = {"cv.eta": "sgd", "cv.eta_rate": 1e-4, "cv.learn_gamma": False, "cv.gamma": 0.99, "cv.baseline": "none"}
-BASES: dict[str, tuple[str, dict[str, Any]]] = {
-    "es": ("plain ES", {}),
-    "re": ("the policy gradient of the perturbed members alone", {**MOMENTS, "cv.eta": "fixed", "cv.eta_value": -1.0}),
+from quell import registry
+from quell.errors import UsageError, did_you_mean
+from quell.estimate import Estimator
+from quell.estimate.advantage import AdvantageGradient
+from quell.estimate.control_variate import ControlVariate
+from quell.estimate.control_variate.advantage import AdvantageControlVariate, within_pairs
+from quell.estimate.control_variate.choose import ChosenCoefficients
+from quell.estimate.control_variate.coefficients import FixedCoefficient, MomentsCoefficients, SgdCoefficients
+from quell.estimate.control_variate.discount import FixedDiscounts
+from quell.estimate.policy_gradient import PolicyGradient
+from quell.estimate.returns import finite_pairs
+from quell.estimate.score import Score
+from quell.perturb import Unperturbed
+from quell.perturb.gaussian import Gaussian
+from quell.perturb.gcmc import Gcmc
+from quell.perturb.orthogonal import Orthogonal
+from quell.perturb.qmc import Qmc
+from quell.stats import spread
+from quell.types import Batch, State
+
+CV = ControlVariate(
+    shaping="none",
+    baseline="leave-one-out",
+    discount=FixedDiscounts(gammas=(1.0,)),
+    coefficients=MomentsCoefficients(),
+)
+PAPER = dataclasses.replace(
+    CV, baseline="none", discount=FixedDiscounts(gammas=(0.99,)), coefficients=SgdCoefficients(rate=1e-4)
+)
+AUTO = dataclasses.replace(
+    CV, discount=FixedDiscounts(gammas=(1.0, 0.99)), values=("network",), coefficients=ChosenCoefficients()
+)
+
+
+def _cv(base: ControlVariate = CV, **changes: Any) -> ControlVariate:
+    return dataclasses.replace(base, **changes)
+
+
+BASES: dict[str, tuple[str, Estimator]] = {
+    "es": ("plain ES", Score(shaping="none")),
+    "re": ("the policy gradient of the perturbed members alone", _cv(coefficients=FixedCoefficient(value=-1.0))),
     "cv-paper": ("CV as in the paper: sgd eta, gamma 0.99", PAPER),
-    "cv": ("CV with eta from running moments, gamma 1, leave-one-out baseline", MOMENTS),
-    "cv-layer": ("the same with one eta per layer", {**MOMENTS, "cv.eta_per": "layer"}),
-    "cv-linear": ("CV with a linear value function as baseline", {**MOMENTS, "cv.baseline": "linear"}),
-    "cv-network": ("CV with a network as baseline", {**MOMENTS, "cv.baseline": "network"}),
-    "auto": ("control variates chosen online, plain ES among them", {"cv.eta": "auto", "cv.metric": "parameters"}),
-    "auto-policy": ("the same by the variance in the policy's metric", {"cv.eta": "auto", "cv.metric": "policy"}),
+    "cv": ("CV with eta from running moments, gamma 1, leave-one-out baseline", CV),
+    "cv-layer": ("the same with one eta per layer", _cv(coefficients=MomentsCoefficients(per="layer"))),
+    "cv-linear": ("CV with a linear value function as baseline", _cv(baseline="linear")),
+    "cv-network": ("CV with a network as baseline", _cv(baseline="network")),
+    "auto": ("control variates chosen online, plain ES among them", AUTO),
+    "auto-policy": (
+        "the same by the variance in the policy's metric",
+        _cv(AUTO, coefficients=ChosenCoefficients(metric="policy")),
+    ),
+    "cv-advantage": ("CV with a critic's advantages, in the natural step's metric", AdvantageControlVariate()),
+    "pg": ("policy gradient at theta, without perturbations", PolicyGradient(gamma=1.0, baseline="leave-one-out")),
+    "pg-advantage": ("the same with a critic's advantages", AdvantageGradient()),
 }
+"""Name -> (summary, estimator). Returns are as they are: to shape them by their own batch would bias every estimate."""
 MODIFIERS: dict[str, dict[str, Any]] = {
-    "ortho": {"directions": "orthogonal"},
-    "gcmc": {"directions": "gcmc"},
-    "qmc": {"directions": "qmc", "qmc_shift": True},
+    "ortho": {"directions": Orthogonal()},
+    "gcmc": {"directions": Gcmc()},
+    "qmc": {"directions": Qmc(shift=True)},
     "crn": {"shared_noise": True},
 }
 """Appended with a dash (auto-ortho, es-crn); alone, they stand for ES with that modification."""
@@ -39,42 +77,97 @@ SGD_UPDATES = 200  # the paper's rule needs about this many iterations to settle
 
 @dataclass(frozen=True)
 class Row:
-    """One estimator to measure."""
+    """One estimator to measure, on one kind of directions and action noise.
+
+    Directions that are None are ES's own: independent Gaussian ones with the point's sigma, or none at all for an
+    estimator that takes none.
+    """
 
     name: str
-    method: str
-    settings: dict[str, Any] = field(default_factory=dict)
-    updates: int = 0  # replay the warm-up until eta has been updated this often
+    estimator: Estimator
+    directions: Any = None
+    shared_noise: bool = False
+    updates: int = 0
+    """Replay the warm-up until the estimator has learned from this many batches."""
 
     @property
-    def sampling(self) -> tuple[str, bool]:
+    def sampling(self) -> tuple[Any, bool]:
         """Rows with the same directions and action noise are measured on the same episodes."""
-        return self.settings.get("directions", "gaussian"), bool(self.settings.get("shared_noise", False))
+        return self.directions, self.shared_noise
+
+    @property
+    def biased(self) -> bool:
+        """Whether the estimator declares that its mean is not the gradient."""
+        return bool(getattr(self.estimator, "biased", False))
+
+    @property
+    def learns(self) -> bool:
+        return type(self.estimator) is not Score
+
+    def at(self, sigma: float) -> Row:
+        """The row with its directions in place."""
+        if self.directions is not None:
+            return self
+        directions = Gaussian(sigma=sigma) if self.estimator.needs.perturbed else Unperturbed()
+        return dataclasses.replace(self, directions=directions)
 
 
-def find_row(name: str) -> Row:
-    """`base`, `modifier`, or `base-modifier-...`."""
+def find_row(name: str, sigma: float) -> Row:
+    """`base`, `modifier`, or `base-modifier-...`, with perturbations of size sigma."""
     bases = sorted((base for base in BASES if name == base or name.startswith(f"{base}-")), key=len)
     base = bases[-1] if bases else "es"
     rest = name.removeprefix(base).strip("-") if bases else name
-    settings = dict(BASES[base][1])
+    row = Row(name, BASES[base][1], updates=SGD_UPDATES if base == "cv-paper" else 0).at(sigma)
     for modifier in filter(None, rest.split("-")):
         if modifier not in MODIFIERS:
             known = [*BASES, *MODIFIERS]
             raise UsageError(
                 f"unknown estimator {name!r}{did_you_mean(name, known)}; known: {', '.join(known)}, joined by '-'"
             )
-        settings |= MODIFIERS[modifier]
-    updates = SGD_UPDATES if base == "cv-paper" else 0
-    return Row(name, "es" if base == "es" else "cv", settings, updates)
+        changes = dict(MODIFIERS[modifier])
+        if "directions" in changes:
+            if not row.estimator.needs.perturbed:
+                raise UsageError(f"{name!r}: {base} takes no perturbations, so -{modifier} changes nothing")
+            changes["directions"] = dataclasses.replace(changes["directions"], sigma=sigma)
+        row = dataclasses.replace(row, **changes)
+    return row
 
 
-def find_rows(names: Iterable[str]) -> list[Row]:
-    """Rows in the order given, ES first and always there: everything is measured against it."""
-    wanted = list(dict.fromkeys(["es", *(name.strip() for name in names if name.strip())]))
-    return [find_row(name) for name in wanted]
+def find_rows(methods: Iterable[str | Row | Estimator], sigma: float) -> list[Row]:
+    """Rows in the order given, ES first and always there: everything is measured against it.
+
+    A method is a name, a Row, or an estimator, which is then called as it calls itself.
+    """
+    rows: dict[str, Row] = {"es": find_row("es", sigma)}
+    for method in methods:
+        if isinstance(method, str):
+            if not method.strip():
+                continue
+            row = find_row(method.strip(), sigma)
+        elif isinstance(method, Row):
+            row = method.at(sigma)
+        else:
+            row = Row(registry.name_of(method), method).at(sigma)
+        if rows.setdefault(row.name, row) != row:
+            raise UsageError(f"two estimators are called {row.name!r}: give each a name with Row(name, estimator)")
+    return list(rows.values())
+
+
+def unit(estimator: Estimator, batch: Batch, state: State) -> float:
+    """What an estimator divides returns by; its gradients are multiplied by that, so that all have one unit.
+
+    An estimator of somebody else's may have a method `unit(batch, state)` that says so.
+    """
+    if callable(own := getattr(estimator, "unit", None)):
+        return float(own(batch, state))
+    good = finite_pairs(batch.rollouts.rewards)
+    if isinstance(estimator, AdvantageControlVariate):
+        return float(state["scale"]) or within_pairs(np.where(np.repeat(good, 2), batch.rollouts.returns, 0.0), good)
+    if isinstance(estimator, PolicyGradient | AdvantageGradient):
+        return spread(batch.rollouts.returns[np.repeat(good, 2)]) if good.any() else 1.0
+    return 1.0
 
 
 def gamma_rows(values: Iterable[float]) -> list[Row]:
     """CV by moments at several discounts."""
-    return [Row(f"cv gamma={value:g}", "cv", {**MOMENTS, "cv.gamma": value}) for value in values]
+    return [Row(f"cv gamma={value:g}", _cv(discount=FixedDiscounts(gammas=(value,)))) for value in values]

@@ -7,23 +7,23 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from quell.config import replace
-from quell.estimate import Estimator, State, calm, contributions
-from quell.estimate.reduce import Sums, blocks
-from quell.rollout import CpuEngine
-from quell.training.methods import make_directions, make_estimator
-from quell.types import Batch, Episodes
+from quell import registry
+from quell.errors import UsageError
+from quell.estimate import Estimator, Problem, Rows
+from quell.estimate.reduce import calm
+from quell.keys import Stream
+from quell.policy.fisher import Metric
+from quell.rollout import Compute, Engine, make_engine
+from quell.stats import spread
+from quell.types import Array, Batch, Episodes, State, Sums
 from quell.variances.points import Point
-from quell.variances.rows import Row
+from quell.variances.rows import Row, unit
 
-Array = NDArray[Any]
 IN_MEMORY = 1 << 29  # bytes of gradients per estimator; more go to a temporary file
 
 
@@ -32,11 +32,20 @@ class Measured:
     """One estimator's gradients, in units of the measurement's `scale`."""
 
     row: Row
+    problem: Problem
     gradients: Array  # [iterations, d] float32, possibly mapped from a temporary file
     warm: Array  # [d] mean gradient of the warm-up, independent of `gradients`
     state: State  # what was learned in the warm-up
-    estimator: Estimator
     seconds: float  # per iteration, without the episodes
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the episodes of a session were like."""
+
+    seconds: float  # of an iteration's episodes
+    returns: Array  # of all members
+    steps: int  # real environment steps
 
 
 @dataclass
@@ -44,12 +53,15 @@ class _Running:
     """An estimator while it is being measured."""
 
     row: Row
-    estimator: Estimator
     state: State
     store: Array
     warm: Array
-    past: list[tuple[Any, Any]]
+    past: list[tuple[Sums, Rows]] = field(default_factory=list)
     seconds: float = 0.0
+
+    @property
+    def estimator(self) -> Estimator:
+        return self.row.estimator
 
 
 class Scale:
@@ -63,105 +75,126 @@ class Scale:
 
     def of(self, returns: Array) -> float:
         if not self.value:
-            spread = float(returns[np.isfinite(returns)].std()) if np.isfinite(returns).any() else 0.0
-            self.value = spread if spread > 0 and math.isfinite(spread) else 1.0
+            found = spread(returns)
+            self.value = found if found > 0 and math.isfinite(found) else 1.0
         return self.value
 
 
 class Session:
-    """All rows of one kind of sampling, on one engine."""
+    """All rows of one kind of sampling, on one engine.
 
-    def __init__(self, point: Point, rows: Sequence[Row], scale: Scale, *, first: int, workers: int) -> None:
-        self.point, self.rows, self.scale, self.first, self.workers = point, rows, scale, first, workers
-        base = {k: v for k, v in rows[0].settings.items() if not k.startswith("cv.")}
-        self.config = replace(point.config, {**base, "shaping": "none"})
-        self.directions = make_directions(self.config, point.policy)
-        self.records = any(row.method != "es" for row in rows)
+    `number` tells its randomness from that of other sessions; `metric` is for estimators that look at the step's.
+    """
 
-    def run(
-        self, warmup: int, iterations: int, tell: Callable[[int], None]
-    ) -> tuple[list[Measured], tuple[float, Array, int]]:
+    def __init__(
+        self,
+        point: Point,
+        rows: Sequence[Row],
+        scale: Scale,
+        *,
+        number: int,
+        compute: Compute,
+        metric: Metric | None = None,
+    ) -> None:
+        self.point, self.rows, self.scale, self.number, self.compute = point, rows, scale, number, compute
+        self.metric = metric
+        directions, self.shared_noise = rows[0].sampling
+        self.problem = point.problem(directions)
+        self.records = any(row.estimator.needs.trajectories for row in rows)
+        for row in rows:
+            self._check(row)
+
+    def run(self, warmup: int, iterations: int, tell: Callable[[int], None]) -> tuple[list[Measured], Facts]:
+        """`warmup` iterations to learn from, then `iterations` to measure on."""
         running = [self._start(row, iterations) for row in self.rows]
         returns, steps, seconds = [], 0, 0.0
-        engine = CpuEngine(
-            self.point.task, self.point.policy, self.directions, workers=self.workers, members=2 * self.config.pairs
-        )
-        with engine, ThreadPoolExecutor(self.workers) as threads:
+        members = 2 * self.point.config.pairs
+        with make_engine(self.compute, self.point.task, self.problem, members=members) as engine:
             for turn in range(warmup + iterations):
                 started = time.perf_counter()
-                batch = self._batch(engine, self.first + turn)
+                batch = self._batch(engine, turn)
                 if turn:  # the first also starts the simulators
                     seconds += time.perf_counter() - started
                 for one in running:
-                    self._estimate(one, batch, turn - warmup, threads)
+                    self._estimate(one, engine, batch, turn - warmup)
                 if turn == warmup - 1:
                     for one in running:
-                        _replay(one, warmup)
+                        self._replay(one, warmup)
                 returns.append(batch.rollouts.returns * self.scale.value)
                 steps += int(batch.rollouts.steps.sum())
                 tell(turn + 1)
         measured = [
-            Measured(r.row, r.store, r.warm / max(warmup, 1), r.state, r.estimator, r.seconds / iterations)
-            for r in running
+            Measured(
+                row=one.row,
+                problem=self.problem,
+                gradients=one.store,
+                warm=one.warm / max(warmup, 1),
+                state=one.state,
+                seconds=one.seconds / iterations,
+            )
+            for one in running
         ]
-        return measured, (seconds / max(warmup + iterations - 1, 1), np.concatenate(returns), steps)
+        return measured, Facts(seconds / max(warmup + iterations - 1, 1), np.concatenate(returns), steps)
+
+    def _check(self, row: Row) -> None:
+        if registry.is_strategy(row.estimator):
+            registry.check(row.estimator, f"{row.name}: ")
+        if row.estimator.needs.perturbed != (self.problem.directions.sigma > 0):
+            verb = "needs" if row.estimator.needs.perturbed else "does not take"
+            raise UsageError(f"{row.name}: this estimator {verb} perturbations (directions)")
+        if row.estimator.needs.trajectories and not self.point.policy.stochastic:
+            raise UsageError(f"{row.name} needs a stochastic policy: its policy gradient is not defined without")
 
     def _start(self, row: Row, iterations: int) -> _Running:
-        config = replace(self.config, {"method": row.method, **row.settings})
-        estimator = make_estimator(config, self.point.policy)
-        return _Running(
-            row, estimator, estimator.init(), _store(iterations, len(self.point.theta)), _zeros(self.point), []
-        )
+        dim = self.point.policy.dim
+        return _Running(row, row.estimator.init(self.problem), store=_store(iterations, dim), warm=np.zeros(dim))
 
-    def _batch(self, engine: CpuEngine, iteration: int) -> Batch:
-        config, point = self.config, self.point
+    def _batch(self, engine: Engine, iteration: int) -> Batch:
+        config, point = self.point.config, self.point
         episodes = Episodes.of_pairs(
             iteration,
             config.pairs,
-            config.sigma,
+            stream=Stream.MEASURE,
+            block=(self.number,),
             record=self.records,
             shared_reset=config.shared_reset,
-            shared_noise=config.shared_noise,
+            shared_noise=self.shared_noise or config.shared_noise,
         )
         rollouts = engine.rollout(point.theta, episodes, point.obs_stats)
         scaled = dataclasses.replace(rollouts, rewards=rollouts.rewards / self.scale.of(rollouts.returns))
-        return Batch(point.theta, config.sigma, iteration, self.directions, scaled, config.shared_noise)
+        return Batch(point.theta, episodes, scaled, self.metric)
 
-    def _estimate(self, one: _Running, batch: Batch, measured: int, threads: ThreadPoolExecutor) -> None:
+    def _estimate(self, one: _Running, engine: Engine, batch: Batch, measured: int) -> None:
+        """Prepare, sum and combine, by hand, because the warm-up's sums may be combined again."""
         started = time.perf_counter()
-        sums, prepared = _gather(one, batch, threads)
         with calm():
-            found = one.estimator.combine(sums, prepared, one.state)
+            rows = one.estimator.prepare(self.problem, batch, one.state)
+        sums = engine.total(one.estimator, batch, rows, batch.theta)
+        with calm():
+            found = one.estimator.combine(self.problem, sums, rows, one.state)
+            gradient = found.gradient * np.float32(unit(one.estimator, batch, one.state))
         if measured >= 0:
-            one.store[measured] = found.gradient
+            one.store[measured] = gradient
             one.seconds += time.perf_counter() - started
             return
-        one.warm += found.gradient
+        one.warm += gradient
         one.state = found.state
         if one.row.updates:
-            one.past.append((sums, prepared))
+            one.past.append((sums, rows))
+
+    def _replay(self, one: _Running, warmup: int) -> None:
+        """Go over the warm-up's sums again until the learner has made as many updates as it needs."""
+        for update in range(max(0, one.row.updates - warmup) if one.past else 0):
+            sums, rows = one.past[update % len(one.past)]
+            with calm():
+                one.state = one.estimator.combine(self.problem, sums, rows, one.state).state
+        one.past.clear()
 
 
-def _gather(one: _Running, batch: Batch, threads: ThreadPoolExecutor) -> tuple[Sums, Any]:
-    """What `combine` needs, so that it can be called again on the same batch."""
-    with calm():
-        prepared = one.estimator.prepare(batch, one.state)
-    leaves = range(len(blocks(batch.pairs)))
-    (sums,) = contributions(one.estimator, batch, prepared, batch.theta, leaves, threads.map).values()
-    return sums, prepared
-
-
-def _replay(one: _Running, warmup: int) -> None:
-    """Go over the warm-up's sums again until the learner has made as many updates as it needs."""
-    for update in range(max(0, one.row.updates - warmup) if one.past else 0):
-        sums, prepared = one.past[update % len(one.past)]
-        with calm():
-            one.state = one.estimator.combine(sums, prepared, one.state).state
-    one.past.clear()
-
-
-def _zeros(point: Point) -> Array:
-    return np.zeros(len(point.theta))
+def label(sampling: tuple[Any, bool]) -> str:
+    """A kind of sampling in words."""
+    directions, shared_noise = sampling
+    return registry.name_of(directions) + (" shared noise" if shared_noise else "")
 
 
 def _store(iterations: int, dim: int) -> Array:

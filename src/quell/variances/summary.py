@@ -1,27 +1,33 @@
-"""Numbers from repeated gradients: total variance, ratio to ES, bias, signal; intervals by bootstrap over iterations.
+"""Numbers from repeated gradients: variance, bias, their sum, signal; intervals by bootstrap over iterations.
 
 With M independent gradients g_m of an estimator (each from N pairs), K their Gram matrix, w the counts of a resample,
 
     V[g] = (sum_m w_m K_mm - w'Kw / M) / (M - 1)        total variance, the sum over coordinates
-    |grad|^2 = (w'Kw - sum_m w_m K_mm) / (M (M - 1))     squared norm of the mean, free of the noise's own square
 
-so one Gram matrix serves every resample, and nothing of size d is resampled.
+so one Gram matrix serves every resample, and nothing of size d is resampled. The bias is measured against a reference
+that has none: ES, or an estimator as unbiased whose mean is known better. With e_m the gradients of the reference,
+
+    B^2 = mean over m != n of (g_m - e_m)'(g_n - e_n)    free of the noise's own square: unbiased, possibly negative
+    error = V[g] + B^2                                   mean squared error of one estimate
+
+Rows that share their episodes with it are compared iteration by iteration, and resampled together; others (orthogonal
+directions, a Halton sequence, common action noise) have episodes of their own and are resampled on their own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from quell.stats import Interval
+from quell.estimate.control_variate import ControlVariate
+from quell.stats import Interval, percentile_interval
+from quell.types import Array
+from quell.variances.fisher import METRICS, Geometry
 from quell.variances.measure import Measurement
 from quell.variances.session import Measured
 
-Array = NDArray[Any]
 Layout = Mapping[str, tuple[slice, tuple[int, ...]]]
 RESAMPLES = 2000
 COLUMNS = 1 << 16  # coordinates handled at a time
@@ -29,7 +35,7 @@ COLUMNS = 1 << 16  # coordinates handled at a time
 
 @dataclass(frozen=True)
 class Bias:
-    """How far an estimator's mean is from that of ES, in standard errors."""
+    """How far an estimator's mean is from the reference's, in standard errors."""
 
     along: float
     """z-score along the gradient's direction (as the warm-up estimated it)."""
@@ -47,13 +53,27 @@ class Bias:
 
 
 @dataclass(frozen=True)
+class Errors:
+    """One estimator in one metric: `variance` in units of reward (squared), the rest relative to the variance of ES."""
+
+    variance: Interval
+    ratio: Interval
+    """Variance."""
+    bias: Interval
+    """Squared norm of the difference of its mean from the reference's, free of the noise's own square."""
+    error: Interval
+    """Variance and squared bias: the mean squared error of one estimate."""
+
+
+@dataclass(frozen=True)
 class Summary:
     """One estimator at one point."""
 
     name: str
-    variance: Interval
-    ratio: Interval
-    fisher_ratio: Interval
+    biased: bool
+    """Whether the estimator declares a bias."""
+    metrics: dict[str, Errors]
+    """Metric (see quell.variances.fisher) -> variance, bias and their sum."""
     cosine: Interval
     bias: Bias
     signal: dict[str, float]
@@ -63,8 +83,28 @@ class Summary:
     eta: dict[str, float]
     """layer -> mean coefficient of the (first) control variate; empty for estimators without."""
     seconds: float
-    cost: float
-    """ratio times the time of an iteration, relative to plain ES: below 1 it pays."""
+    pace: float
+    """Time of an iteration, relative to plain ES."""
+
+    @property
+    def variance(self) -> Interval:
+        """Total variance."""
+        return self.metrics["parameters"].variance
+
+    @property
+    def ratio(self) -> Interval:
+        """Total variance relative to ES."""
+        return self.metrics["parameters"].ratio
+
+    @property
+    def fisher_ratio(self) -> Interval:
+        """Variance in the policy's metric relative to ES."""
+        return self.metrics["policy"].ratio if "policy" in self.metrics else UNKNOWN
+
+    @property
+    def cost(self) -> float:
+        """ratio times the time of an iteration, relative to plain ES: below 1 it pays."""
+        return self.ratio.value * self.pace
 
     @property
     def step(self) -> float:
@@ -77,38 +117,111 @@ class Summary:
         return self.ratio.value**0.5 / fisher if fisher > 0 else float("nan")
 
 
-def summarise(measurement: Measurement, fisher: dict[str, Array], rng: np.random.Generator) -> list[Summary]:
-    """A summary of every row; `fisher` holds each row's gradients in the policy's metric (see quell.variances.fisher)."""
-    es = measurement.find("es")
+UNKNOWN = Interval(float("nan"), float("nan"), float("nan"))
+
+
+def summarise(
+    measurement: Measurement, geometry: Geometry | None, rng: np.random.Generator, *, reference: str = "es"
+) -> list[Summary]:
+    """A summary of every row, in every metric (without a geometry: in that of the parameters)."""
+    es, truth = measurement.find("es"), measurement.find(reference)
     samplings = {row.row.sampling: len(row.gradients) for row in measurement.rows}
     weights = {sampling: resamples(count, rng) for sampling, count in samplings.items()}
-    square = measurement.scale**2
-    grams = {row.row.name: gram(row.gradients) for row in measurement.rows}
-    best = min(measurement.rows, key=lambda row: variance(grams[row.row.name]))
-    direction = _direction(measurement)
+    metrics = METRICS if geometry else ["parameters"]
+    errors = {name: _errors(measurement, geometry, name, weights, truth) for name in metrics}
+    best = min(measurement.rows, key=lambda row: errors["parameters"][row.row.name].variance.value)
+    direction, layout = _direction(measurement), measurement.point.policy.layout
     found = []
     for row in measurement.rows:
-        name, own, plain = row.row.name, weights[row.row.sampling], weights[es.row.sampling]
-        ratio = ratio_interval(grams[name], own, grams["es"], plain)
-        in_metric = ratio_interval(gram(fisher[name]), own, gram(fisher["es"]), plain) if fisher else _unknown()
-        pace = (measurement.rollout_seconds + row.seconds) / (measurement.rollout_seconds + es.seconds)
         signal, share = _layers(measurement, row)
         found.append(
             Summary(
-                name,
-                interval(variance(grams[name]) * square, variances(grams[name], own) * square),
-                ratio,
-                in_metric,
-                cosines(row, best, own),
-                bias(row, es, direction, measurement.point.policy.layout),
-                signal,
-                share,
-                coefficients(measurement, row),
-                row.seconds,
-                ratio.value * pace,
+                name=row.row.name,
+                biased=row.row.biased,
+                metrics={name: of_rows[row.row.name] for name, of_rows in errors.items()},
+                cosine=cosines(row, best, weights[row.row.sampling]),
+                bias=bias(row, truth, direction, layout),
+                signal=signal,
+                share=share,
+                eta=coefficients(row),
+                seconds=row.seconds,
+                pace=(measurement.rollout_seconds + row.seconds) / (measurement.rollout_seconds + es.seconds),
             )
         )
     return found
+
+
+def _errors(
+    measurement: Measurement,
+    geometry: Geometry | None,
+    metric: str,
+    weights: Mapping[tuple[object, bool], Array],
+    truth: Measured,
+) -> dict[str, Errors]:
+    """Row -> its errors in one metric."""
+
+    def vectors(row: Measured) -> Array:
+        return geometry.mapped(metric, row.gradients) if geometry else row.gradients
+
+    def sample(row: Measured, given: Array) -> Sample:
+        return Sample(gram(given), weights[row.row.sampling])
+
+    es, known = measurement.find("es"), vectors(truth)
+    plain, reference = sample(es, vectors(es)), sample(truth, known)
+    found = {}
+    for row in measurement.rows:
+        given = vectors(row)
+        own = sample(row, given)
+        cross = own.gram if row is truth else gram(given, known)
+        gap = squared_bias(own, reference, cross, paired=row.row.sampling == truth.row.sampling)
+        found[row.row.name] = compare(own, plain, gap, unit=measurement.scale**2)
+    return found
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Gradients of one estimator, as their Gram matrix [M, M] and the counts of its resamples [RESAMPLES, M]."""
+
+    gram: Array
+    weights: Array
+
+
+def compare(own: Sample, plain: Sample, bias: tuple[float, Array], *, unit: float = 1.0) -> Errors:
+    """An estimator relative to ES, with its `squared_bias`; variances are times `unit`."""
+    noise, again = variance(own.gram), variances(own.gram, own.weights)
+    gap, gap_again = bias
+    with np.errstate(all="ignore"):
+        es, es_again = np.float64(variance(plain.gram)), variances(plain.gram, plain.weights)
+        return Errors(
+            variance=percentile_interval(noise * unit, again * unit),
+            ratio=percentile_interval(float(noise / es), again / es_again),
+            bias=percentile_interval(float(gap / es), gap_again / es_again),
+            error=percentile_interval(float((noise + gap) / es), (again + gap_again) / es_again),
+        )
+
+
+def squared_bias(own: Sample, truth: Sample, cross: Array, *, paired: bool) -> tuple[float, Array]:
+    """B^2, and that of every resample; `cross` [M, M'] holds the products of the two estimators' gradients."""
+    between = own.gram + truth.gram - cross - cross.T if paired else None
+
+    def value(w: Array, v: Array) -> Array:
+        if between is not None:
+            return squared_mean(between, w)
+        products = _form(cross, w, v) / cross.size
+        return np.asarray(squared_mean(own.gram, w) + squared_mean(truth.gram, v) - 2 * products)
+
+    once = value(*(np.ones((1, count)) for count in cross.shape))
+    return float(once[0]), value(own.weights, truth.weights)
+
+
+def squared_mean(matrix: Array, weights: Array) -> Array:
+    """|E g|^2 of each resample, without bias: the mean product of two different gradients.
+
+    What was drawn twice is not multiplied with itself: that would be the noise's square, which swamps the mean's.
+    """
+    others = matrix - np.diag(np.diag(matrix))
+    with np.errstate(all="ignore"):
+        return np.asarray(_form(others, weights, weights) / (len(matrix) ** 2 - np.square(weights).sum(axis=1)))
 
 
 def resamples(count: int, rng: np.random.Generator) -> Array:
@@ -116,13 +229,18 @@ def resamples(count: int, rng: np.random.Generator) -> Array:
     return rng.multinomial(count, np.full(count, 1 / count), RESAMPLES).astype(np.float64)
 
 
-def gram(gradients: Array) -> Array:
-    """g_m . g_n in float64, a slice of coordinates at a time."""
-    total = np.zeros((len(gradients), len(gradients)))
+def gram(gradients: Array, others: Array | None = None) -> Array:
+    """g_m . h_n in float64, a slice of coordinates at a time; h is g unless given."""
+    total = np.zeros((len(gradients), len(gradients if others is None else others)))
     for start in range(0, gradients.shape[1], COLUMNS):
         part = gradients[:, start : start + COLUMNS].astype(np.float64)
-        total += part @ part.T
+        total += part @ (part if others is None else others[:, start : start + COLUMNS].astype(np.float64)).T
     return total
+
+
+def _form(matrix: Array, w: Array, v: Array) -> Array:
+    """w' K v for every resample."""
+    return np.asarray(((w @ matrix) * v).sum(axis=1))
 
 
 def variance(matrix: Array) -> float:
@@ -133,21 +251,8 @@ def variance(matrix: Array) -> float:
 def variances(matrix: Array, weights: Array, *, resampled: bool = True) -> Array:
     """V[g] of each resample; a resample repeats itself, which the factor M/(M-1) makes up for."""
     count = len(matrix)
-    spread = weights @ np.diag(matrix) - np.einsum("bm,mn,bn->b", weights, matrix, weights) / count
+    spread = weights @ np.diag(matrix) - _form(matrix, weights, weights) / count
     return np.asarray(np.maximum(spread, 0) / (count - 1) * (count / (count - 1) if resampled else 1))
-
-
-def interval(value: float, resampled: Array) -> Interval:
-    finite = resampled[np.isfinite(resampled)]
-    low, high = np.quantile(finite, [0.025, 0.975]) if len(finite) else (np.nan, np.nan)
-    return Interval(float(value), float(low), float(high))
-
-
-def ratio_interval(matrix: Array, weights: Array, plain: Array, plain_weights: Array) -> Interval:
-    """V / V[ES]; estimators on the same episodes are resampled together."""
-    with np.errstate(all="ignore"):
-        value = np.float64(variance(matrix)) / variance(plain)
-        return interval(float(value), variances(matrix, weights) / variances(plain, plain_weights))
 
 
 def cosines(row: Measured, best: Measured, weights: Array) -> Interval:
@@ -160,16 +265,16 @@ def cosines(row: Measured, best: Measured, weights: Array) -> Interval:
         scale = np.linalg.norm(reference) * np.linalg.norm(g.astype(np.float64))
         values.append(float(reference @ g) / scale if scale > 0 else 0.0)
     found = np.array(values)
-    return interval(float(found.mean()), weights @ found / len(found))
+    return percentile_interval(float(found.mean()), weights @ found / len(found))
 
 
-def bias(row: Measured, es: Measured, direction: Array, layout: Layout) -> Bias:
-    """z-scores of mean(g) - mean(g of ES): paired where both saw the same episodes, Welch's where not."""
+def bias(row: Measured, truth: Measured, direction: Array, layout: Layout) -> Bias:
+    """z-scores of mean(g) - mean(g of the reference): paired where both saw the same episodes, Welch's where not."""
     from scipy.stats import norm, t
 
-    if row is es:
+    if row is truth:
         return Bias(0.0, dict.fromkeys(layout, 0.0), 0.0, 1.0)
-    paired = row.row.sampling == es.row.sampling
+    paired = row.row.sampling == truth.row.sampling
     count, dim = row.gradients.shape
 
     def z(values: Array, plain: Array) -> Array:
@@ -179,9 +284,9 @@ def bias(row: Measured, es: Measured, direction: Array, layout: Layout) -> Bias:
         return np.asarray(mean / np.where(square > 0, np.sqrt(square), np.inf))
 
     def projected(where: slice) -> float:
-        return as_normal(float(z(*((one.gradients[:, where] @ direction[where])[:, None] for one in (row, es)))[0]))
+        return as_normal(float(z(*((one.gradients[:, where] @ direction[where])[:, None] for one in (row, truth)))[0]))
 
-    freedom = count - 1 + (0 if paired else len(es.gradients) - 1)
+    freedom = count - 1 + (0 if paired else len(truth.gradients) - 1)
 
     def as_normal(value: float) -> float:
         return float(np.copysign(norm.isf(t.sf(abs(value), freedom)), value))
@@ -189,7 +294,7 @@ def bias(row: Measured, es: Measured, direction: Array, layout: Layout) -> Bias:
     largest = 0.0
     for start in range(0, dim, COLUMNS):
         part = slice(start, start + COLUMNS)
-        each = z(row.gradients[:, part].astype(np.float64), es.gradients[:, part].astype(np.float64))
+        each = z(row.gradients[:, part].astype(np.float64), truth.gradients[:, part].astype(np.float64))
         largest = max(largest, float(np.abs(each).max()))
     p = min(1.0, 2 * float(t.sf(largest, freedom)) * dim)
     layers = {name: projected(where) for name, (where, _) in layout.items()}
@@ -218,19 +323,10 @@ def _layers(measurement: Measurement, row: Measured) -> tuple[dict[str, float], 
     return signal, {name: value / total if total > 0 else float("nan") for name, value in noise.items()}
 
 
-def coefficients(measurement: Measurement, row: Measured) -> dict[str, float]:
+def coefficients(row: Measured) -> dict[str, float]:
     """Mean eta per layer, as learned in the warm-up."""
-    from quell.estimate.auto import AutoControlVariate
-    from quell.estimate.control_variate import ControlVariate
-
-    if isinstance(row.estimator, ControlVariate):
-        eta = row.estimator.eta.eta(row.state)
-    elif isinstance(row.estimator, AutoControlVariate):
-        eta = row.estimator.chooser.coefficients(row.state)[0][0]
-    else:
+    estimator = row.row.estimator
+    if not isinstance(estimator, ControlVariate):
         return {}
-    return {name: float(eta[where].mean()) for name, (where, _) in measurement.point.policy.layout.items()}
-
-
-def _unknown() -> Interval:
-    return Interval(float("nan"), float("nan"), float("nan"))
+    beta, _ = estimator.coefficients.coefficients(estimator.space(row.problem), row.state)
+    return {name: float(beta[0, where].mean()) for name, (where, _) in row.problem.policy.layout.items()}

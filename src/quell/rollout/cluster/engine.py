@@ -92,7 +92,7 @@ class RayEngine:
         jobs = []
         for leaves, done in self._shards:
             part = rows.part(range(cut[leaves[0]].start, cut[leaves[-1]].stop))
-            call = _Contribute(reference, estimator, leaves, self._ray.put(part), moved)
+            call = _Contribute(reference, estimator, leaves, part, moved)
             jobs.append(Job(call, done.holder if estimator.needs.trajectories else None))
         tree = Tree(len(cut))
         for nodes in self.fleet.run(jobs):

@@ -17,6 +17,8 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Literal
 
+import cloudpickle
+
 from quell.errors import EngineFailure, QuellError
 from quell.estimate import Estimator, Problem, Rows
 from quell.estimate.reduce import Node, sum_by_loop, sum_by_vmap
@@ -159,7 +161,8 @@ def _start_worker(arrays: SharedArrays, setting: Setting) -> tuple[subprocess.Po
             start_new_session=True,  # a Ctrl-C at the terminal goes to the trainer alone
         )
     connection = Connection(ours.detach())
-    connection.send((setting, arrays.layout))
+    # What a script or notebook defines itself, such as directions of its own, travels with its code.
+    connection.send_bytes(cloudpickle.dumps((setting, arrays.layout)))
     return process, connection
 
 

@@ -1,0 +1,65 @@
+"""quell tune TASK ...: search for a method's settings by a stated protocol."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from quell.config import check_out
+from quell.errors import UsageError
+from quell.rollout import default_workers
+
+DESCRIPTION = """Random search over a method's main settings, on seeds from 100 up, which no result is reported on:
+every trial once, then the best quarter with three more seeds. Several tasks are a family that shares its settings,
+judged by mean rank. Finished runs are not repeated: the same command goes on where it stopped. Records and a table go
+to OUT/METHOD."""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    tasks: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="TASK [TASK ...]")]
+    """The task, or several that shall share their settings."""
+    method: str = "cv"
+    """`quell methods` lists the names."""
+    trials: int = 16
+    """Settings to try; the first is what is in use."""
+    steps: int = 300_000
+    """Environment steps of each run."""
+    episodes: int = 10
+    """Episodes of each final evaluation."""
+    jobs: int | None = None
+    """Runs at a time; by default one per core."""
+    out: Path = Path("results/tuning")
+    """Where records and tables go."""
+    runs: Path = Path("runs/tuning")
+    """Where run folders go."""
+
+
+def main(arguments: list[str]) -> int:
+    parsed = tyro.cli(Arguments, args=arguments, prog="quell tune", description=DESCRIPTION)
+    for name in ("trials", "steps", "episodes", "jobs"):
+        value = getattr(parsed, name)
+        if value is not None and value < 1:
+            raise UsageError(f"--{name} must be at least 1, got {value}")
+    if not parsed.tasks:
+        raise UsageError("which task? `quell tune TASK [TASK ...]`; `quell tasks` lists them")
+
+    from quell.campaign.runner import Runner
+    from quell.campaign.tune import Search, search
+    from quell.terminal.campaign import CampaignDisplay
+
+    check_out(parsed.out)
+    place = {"out": parsed.out, "runs": check_out(parsed.runs) / parsed.method}
+    wanted = Search(parsed.tasks, parsed.method, parsed.trials, parsed.steps, episodes=parsed.episodes, **place)
+    wanted.first_stage()  # complain before the first run
+    count = parsed.jobs or default_workers()
+    table = search(wanted, lambda jobs: Runner(count, CampaignDisplay({job.title: 1.0 for job in jobs})).run(jobs))
+    for row in table["trials"]:
+        scores = "  ".join(f"{task} {score:.4g}" for task, score in row["scores"].items())
+        settings = " ".join(f"{name}={value}" for name, value in row["settings"].items())
+        print(f"trial {row['trial']:>2}  seeds {row['seeds']}  {scores}  {settings}")
+    print("best: " + (" ".join(f"--{name} {value}" for name, value in table["best"].items()) or "what is in use"))
+    return 0

@@ -1,0 +1,154 @@
+"""A critic that is an MLP: V(s, t), trained by Adam on the last few batches.
+
+Inputs are the (clipped) observation and the share of the horizon that is past; the output is in units of the targets'
+spread. Pairs hand over some of their steps, evenly spread, of which the last batches' are kept: a fixed number, so that
+a checkpoint holds them and a run goes on exactly.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+
+from quell.estimate import Problem
+from quell.estimate.critic import clipped
+from quell.keys import Purpose, generator
+from quell.registry import POSITIVE, SIZE
+from quell.types import Array, State, Sums
+
+KEPT = 3  # batches
+ROWS = 4096  # of each
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkCritic:
+    """tanh units, trained after each batch."""
+
+    hidden: tuple[int, ...] = (64, 64)
+    """Sizes of the hidden layers."""
+    lr: Annotated[float, POSITIVE] = 1e-3
+    """Adam's learning rate."""
+    updates: Annotated[int, SIZE] = 100
+    """Minibatches after each batch."""
+    minibatch: Annotated[int, SIZE] = 256
+    """Rows in each."""
+
+    name: ClassVar[str] = "network"
+    summary: ClassVar[str] = "an MLP trained by Adam on the last batches"
+
+    def sizes(self, problem: Problem) -> list[tuple[int, int]]:
+        """(inputs, outputs) of each layer."""
+        return list(itertools.pairwise([problem.policy.obs_size + 1, *self.hidden, 1]))
+
+    def init(self, problem: Problem) -> State:
+        rng = generator(problem.seed, Purpose.CRITIC_INIT)
+        state: State = {}
+        for layer, (inputs, outputs) in enumerate(self.sizes(problem)):
+            scale = 0.01 if outputs == 1 and layer == len(self.hidden) else 1.0
+            state[f"critic.w{layer}"] = (scale * rng.standard_normal((inputs, outputs)) / np.sqrt(inputs)).astype("f4")
+            state[f"critic.b{layer}"] = np.zeros(outputs, np.float32)
+        weights = list(state.items())
+        for name, value in weights:
+            state[f"{name}.mean"], state[f"{name}.square"] = np.zeros_like(value), np.zeros_like(value)
+        return state | {
+            "critic.time": np.zeros(()),  # Adam's steps so far
+            "critic.centre": np.zeros(()),
+            "critic.spread": np.zeros(()),
+            "critic.seen": np.zeros((KEPT, ROWS, problem.policy.obs_size + 1), np.float32),
+            "critic.target": np.zeros((KEPT, ROWS)),
+            "critic.batches": np.zeros((), np.int64),
+        }
+
+    def shared(self, state: State, pairs: int) -> dict[str, Any]:
+        names = [f"critic.{kind}{layer}" for layer in range(len(self.hidden) + 1) for kind in "wb"]
+        rows = np.zeros(max(2, 2 * (ROWS // (2 * pairs))))  # its length is what is asked for
+        scale = {name: state[f"critic.{name}"] for name in ("centre", "spread")}
+        return {name: state[name] for name in names} | scale | {"rows": rows}
+
+    def predict(self, xp: Any, row: dict[str, Any], obs: Any, time: Any) -> Any:
+        out = self._forward(xp, row, self._inputs(xp, obs, time))[..., 0]
+        return out * row["spread"] + row["centre"]
+
+    def _inputs(self, xp: Any, obs: Any, time: Any) -> Any:
+        past = xp.broadcast_to(xp.asarray(time, xp.float32)[:, None], (*obs.shape[:-1], 1))
+        return xp.concatenate([xp.asarray(clipped(xp, obs), xp.float32), past], axis=-1)
+
+    def _forward(self, xp: Any, weights: dict[str, Any], h: Any) -> Any:
+        for layer in range(len(self.hidden) + 1):
+            h = h @ weights[f"critic.w{layer}"] + weights[f"critic.b{layer}"]
+            if layer < len(self.hidden):
+                h = xp.tanh(h)
+        return h
+
+    def terms(self, xp: Any, row: dict[str, Any], obs: Any, time: Any, target: Any, steps: Any) -> dict[str, Any]:
+        each = len(row["rows"]) // 2
+        chosen = (xp.asarray(steps)[:, None] - 1) * xp.arange(each) // max(each - 1, 1)
+        seen = xp.concatenate([self._inputs(xp, obs[m][chosen[m]], time[chosen[m]]) for m in range(2)])
+        return {"collected.seen": seen, "collected.target": xp.concatenate([target[m][chosen[m]] for m in range(2)])}
+
+    def update(self, problem: Problem, state: State, sums: Sums, iteration: int) -> State:
+        seen, target = sums["collected.seen"], sums["collected.target"]
+        sound = np.isfinite(target)
+        if not sound.any():
+            return state
+        rows = np.flatnonzero(sound)[np.arange(ROWS) % int(sound.sum())]
+        kept_seen = np.concatenate([seen[rows][None].astype(np.float32), state["critic.seen"][:-1]])
+        kept_target = np.concatenate([target[rows][None], state["critic.target"][:-1]])
+        batches = min(int(state["critic.batches"]) + 1, KEPT)
+        known = kept_target[:batches]
+        centre, spread = float(known.mean()), float(known.std()) + 1e-8
+        rng = generator(problem.seed, Purpose.CRITIC, iteration)
+        chosen = rng.integers(batches * ROWS, size=(self.updates, self.minibatch), dtype=np.int32)
+        layers = [f"critic.{kind}{layer}" for layer in range(len(self.hidden) + 1) for kind in "wb"]
+        trained = {name: state[name] for name in state if name.removesuffix(".mean").removesuffix(".square") in layers}
+        targets = ((kept_target.reshape(-1) - centre) / spread).astype(np.float32)
+        inputs = kept_seen.reshape(-1, kept_seen.shape[-1])
+        moved, time = _train(self)(trained, np.float32(state["critic.time"]), inputs, targets, chosen)
+        return {
+            **state,
+            **{name: np.asarray(value) for name, value in moved.items()},
+            "critic.time": np.asarray(time, np.float64),
+            "critic.centre": np.asarray(centre),
+            "critic.spread": np.asarray(spread),
+            "critic.seen": kept_seen,
+            "critic.target": kept_target,
+            "critic.batches": np.asarray(batches),
+        }
+
+
+@functools.lru_cache(maxsize=8)
+def _train(critic: NetworkCritic) -> Callable[..., Any]:
+    """Compiled: Adam over minibatches of (inputs, targets), given the weights with their moments."""
+    import jax
+    import jax.numpy as jnp
+
+    def loss(weights: dict[str, Any], inputs: Any, targets: Any) -> Any:
+        return jnp.square(critic._forward(jnp, weights, inputs)[:, 0] - targets).mean()
+
+    @jax.jit
+    def train(state: dict[str, Any], time: Any, inputs: Any, targets: Any, chosen: Array) -> tuple[dict[str, Any], Any]:
+        names = [name for name in state if not name.endswith((".mean", ".square"))]
+
+        def one(carried: Any, rows: Any) -> tuple[Any, None]:
+            state, time = carried
+            slope = jax.grad(loss)({name: state[name] for name in names}, inputs[rows], targets[rows])
+            time, following = time + 1, dict(state)
+            for name in names:
+                mean = 0.9 * state[f"{name}.mean"] + 0.1 * slope[name]
+                square = 0.999 * state[f"{name}.square"] + 0.001 * jnp.square(slope[name])
+                size = jnp.sqrt(square / (1 - 0.999**time)) + 1e-8
+                following[name] = state[name] - critic.lr * mean / (1 - 0.9**time) / size
+                following[f"{name}.mean"], following[f"{name}.square"] = mean, square
+            return (following, time), None
+
+        return jax.lax.scan(one, (state, time), chosen)[0]
+
+    return train
+
+
+CRITICS = [NetworkCritic]

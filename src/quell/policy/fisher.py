@@ -1,0 +1,162 @@
+"""The Fisher matrix as a metric that can be inverted: Kronecker factors, layer by layer (K-FAC; Martens & Grosse 2015).
+
+    F = E_s[grad log pi grad log pi'],    F_l ~ A_l x G_l,    A = E_s[h h'],    G = E_s[sum_k g_k g_k']
+
+h is a layer's input with a 1 appended, so that weights and biases make one block, and g_k what reaches the layer's
+output from row k of B, where B'B is the Fisher matrix of the network's own output:
+
+    Gaussian        B = diag(1 / std)                     Deterministic   as a Gaussian of unit std
+    categorical     B_k = sqrt(p_k) (e_k - p)'
+
+One exact backward pass for each row, no sampled actions. The block of the log standard deviations is exactly 2. The
+form is exact where a layer's h and g are independent; in a policy of one layer, wherever B is the same at all states.
+
+Sums over states are additive, so shards, threads or episodes may each make theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from quell.policy.network import Policy
+from quell.types import Array, Sums
+
+DAMPING = 0.01
+LOG_STD = 2.0
+"""E[(d log pi / d log std)^2]: that of every coordinate of a Gaussian, whatever its std."""
+
+
+def factors(policy: Policy) -> Callable[..., dict[str, Any]]:
+    """(theta [d], obs [n, o]) -> sums over states: count, and a0, g0, a1, g1, ... of every layer.
+
+    `weights` [n] count a state more or less than once (0: padding); `xp` is numpy or jax.numpy.
+    """
+
+    def sums(theta: Any, obs: Any, weights: Any = None, xp: Any = np) -> dict[str, Any]:
+        parts = policy.unflatten(theta)
+        inputs, out = _forward(policy, parts, obs, xp)
+        times = xp.ones(len(obs), obs.dtype) if weights is None else weights
+        back = _output_rows(policy, parts, out, xp)  # [n, k, outputs]
+        found: dict[str, Any] = {"count": times.sum()}
+        for layer in reversed(range(len(policy.layers))):
+            h = xp.concatenate([inputs[layer], xp.ones_like(obs[:, :1])], axis=1)
+            rows = (back * times[:, None, None]).reshape(-1, back.shape[-1])
+            found[f"a{layer}"] = (h * times[:, None]).T @ h
+            found[f"g{layer}"] = rows.T @ back.reshape(-1, back.shape[-1])
+            if layer:
+                back = (back @ parts[f"w{layer}"].T) * _slope(policy, inputs[layer])[:, None]
+        return found
+
+    return sums
+
+
+def _forward(policy: Policy, parts: Mapping[str, Any], obs: Any, xp: Any) -> tuple[list[Any], Any]:
+    """(input of every layer, output of the last)."""
+    inputs, last = [obs], len(policy.layers) - 1
+    for layer in range(last):
+        out = inputs[-1] @ parts[f"w{layer}"] + parts[f"b{layer}"]
+        inputs.append(xp.maximum(out, 0) if policy.activation == "relu" else xp.tanh(out))
+    return inputs, inputs[-1] @ parts[f"w{last}"] + parts[f"b{last}"]
+
+
+def _slope(policy: Policy, h: Any) -> Any:
+    """The activation's derivative, from its value."""
+    return (h > 0).astype(h.dtype) if policy.activation == "relu" else 1 - h * h
+
+
+def _output_rows(policy: Policy, parts: Mapping[str, Any], out: Any, xp: Any) -> Any:
+    """B at every state: [n, k, action_size]."""
+    identity = xp.eye(policy.action_size, dtype=out.dtype)
+    if policy.kind == "categorical":
+        p = xp.exp(out - out.max(axis=-1, keepdims=True))
+        p = p / p.sum(axis=-1, keepdims=True)
+        return xp.sqrt(p)[:, :, None] * (identity[None] - p[:, None])
+    if policy.kind == "gaussian":
+        std = xp.exp(parts["log_std"]) if policy.learn_std else policy.init_std
+        identity = identity / std
+    return xp.broadcast_to(identity, (len(out), *identity.shape))
+
+
+@dataclass(frozen=True)
+class Block:
+    """One layer: eigenvectors and eigenvalues of its two factors."""
+
+    where: slice
+    left: Array  # [inputs + 1, inputs + 1]
+    right: Array  # [outputs, outputs]
+    values: Array  # [inputs + 1, outputs] products of their eigenvalues
+
+    def apply(self, vectors: Array, power: float, damping: float) -> Array:
+        """(A x G + damping)^power times the layer's part [m, (inputs + 1) * outputs] of some vectors."""
+        turned = self.left.T @ vectors.reshape(-1, *self.values.shape) @ self.right
+        scaled = turned * (self.values + damping) ** power
+        return np.asarray(self.left @ scaled @ self.right.T).reshape(vectors.shape)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """F + damping of a policy, as blocks that can be raised to any power; all in float64."""
+
+    blocks: tuple[Block, ...]
+    log_std: slice | None
+    damping: float
+
+    @staticmethod
+    def of(policy: Policy, sums: Sums, damping: float = DAMPING) -> Metric:
+        """From `factors`, summed over as many states as there are; `damping` is added to every eigenvalue."""
+        count = max(float(sums["count"]), 1.0)
+        blocks = []
+        for layer in range(len(policy.layers)):
+            a, left = _eigen(sums[f"a{layer}"] / count)
+            g, right = _eigen(sums[f"g{layer}"] / count)
+            where = slice(policy.layout[f"w{layer}"][0].start, policy.layout[f"b{layer}"][0].stop)
+            blocks.append(Block(where, left, right, np.outer(a, g)))
+        log_std = policy.layout["log_std"][0] if "log_std" in policy.layout else None
+        return Metric(tuple(blocks), log_std, damping)
+
+    def whitening(self) -> tuple[tuple[Array, Array, Array], ...]:
+        """What `whitened_products` needs, as plain arrays: per layer two rotations and (eigenvalue + damping)^-1/2."""
+        parts = [(block.left, block.right, (block.values + self.damping) ** -0.5) for block in self.blocks]
+        if self.log_std is not None:
+            parts.append((np.eye(1), np.eye(1), np.full((1, 1), (LOG_STD + self.damping) ** -0.5)))
+        return tuple(parts)
+
+    def apply(self, vectors: Array, power: float) -> Array:
+        """(F + damping)^power v for every row v of [m, d], or for one [d].
+
+        Power -1 makes a gradient a natural one, and |apply(v, -1/2)|^2 = v' F^-1 v.
+        """
+        rows = np.atleast_2d(np.asarray(vectors, np.float64))
+        found = np.empty_like(rows)
+        for block in self.blocks:
+            found[:, block.where] = block.apply(rows[:, block.where], power, self.damping)
+        if self.log_std is not None:
+            found[:, self.log_std] = rows[:, self.log_std] * (LOG_STD + self.damping) ** power
+        return found.reshape(np.shape(vectors))
+
+
+def _eigen(matrix: Any) -> tuple[Array, Array]:
+    """Eigenvalues, none negative, and eigenvectors of a factor."""
+    values, vectors = np.linalg.eigh(np.asarray(matrix, np.float64))
+    return np.maximum(values, 0.0), vectors
+
+
+def whitened_products(xp: Any, policy: Policy, whitening: Any, vectors: Any, *, crossed: bool = True) -> Any:
+    """x' P x, x' P y, y' P y of two vectors [2, d] in each block, [blocks, 3], with P = (F + damping)^-1.
+
+    `whitening` is that of a Metric, or empty: then P = 1. Not `crossed`: only x' P x and y' P y, [blocks, 2].
+    """
+    found = []
+    for number, where in enumerate(policy.blocks):
+        part = vectors[:, where]
+        if len(whitening):
+            left, right, root = whitening[number]
+            matrices = part.reshape(2, len(left), -1) if number < len(policy.layers) else part[:, None]
+            part = ((left.T @ matrices @ right if number < len(policy.layers) else matrices) * root).reshape(2, -1)
+        x, y = part
+        found.append(xp.stack([(x * x).sum(), *([(x * y).sum()] if crossed else []), (y * y).sum()]))
+    return xp.stack(found)

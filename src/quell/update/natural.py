@@ -1,0 +1,98 @@
+"""The natural step: up the gradient in the policy's own metric, as far as a KL divergence allows.
+
+    theta <- theta + a (F + damping)^-1 g,    a such that KL(new, old) = kl on states of the batch
+
+F is the policy's Fisher matrix in Kronecker factors (`quell.policy.fisher`), over the states of past batches and this
+one. The length comes from the exact quadratic form on this batch's states, and is shortened until the divergence itself
+is within half as much again.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+
+from quell.policy.fisher import Metric, factors
+from quell.policy.network import Policy
+from quell.registry import POSITIVE, SHARE
+from quell.types import Array, Metrics
+from quell.update import Context
+from quell.update.schedule import Schedule, scheduled
+
+SLACK = 1.5  # by which the divergence may exceed what was asked for
+SHORTENED = 0.6  # at a time
+TRIES = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Natural:
+    """A step of a given KL divergence along the natural gradient."""
+
+    kl: Annotated[float, POSITIVE] = 0.03
+    """KL divergence of a step."""
+    schedule: Schedule = "constant"
+    """How the divergence falls over the step budget."""
+    damping: Annotated[float, POSITIVE] = 0.01
+    """Added to every eigenvalue of the Fisher matrix."""
+    decay: Annotated[float, SHARE] = 0.9
+    """How much of the past batches' Fisher matrix survives a batch."""
+
+    name: ClassVar[str] = "natural"
+    summary: ClassVar[str] = "natural gradient, as far as a KL divergence allows"
+    states: ClassVar[int] = 256
+
+    def init(self, policy: Policy, theta: Array) -> dict[str, Array]:
+        nobody = np.zeros((0, policy.obs_size), np.float32)
+        sums = factors(policy)(theta, nobody)
+        return {name: np.zeros(np.shape(value)) for name, value in sums.items()}
+
+    def metric(self, policy: Policy, state: dict[str, Array]) -> Metric | None:
+        """What an estimate's noise is measured in, as far as earlier batches know it."""
+        return _latest.of(policy, state, self.damping) if state["count"] > 0 else None
+
+    def step(self, theta: Array, gradient: Array, state: Any, context: Context) -> tuple[Array, Any, Metrics]:
+        policy, states = context.policy, context.states
+        assert states is not None
+        fresh = _compiled_factors(policy)(context.theta, states)
+        state = {name: self.decay * state[name] + np.asarray(fresh[name], np.float64) for name in state}
+        direction = _latest.of(policy, state, self.damping).apply(gradient, -1)
+        wanted = scheduled(self.kl, self.schedule, context.steps, context.budget)
+        length = context.kl_length(direction)
+        if not (np.isfinite(length) and length > 0):
+            return theta, state, {"update/kl": 0.0}
+        size = np.sqrt(2 * wanted) / length
+        for _ in range(TRIES):
+            moved = (theta + size * direction).astype(np.float32)
+            divergence = context.kl(moved)
+            if divergence <= SLACK * wanted:
+                break
+            size *= SHORTENED
+        return moved, state, {"update/kl": divergence, "learning_rate": float(size)}
+
+
+@functools.lru_cache(maxsize=8)
+def _compiled_factors(policy: Policy) -> Callable[..., Any]:
+    import jax
+    import jax.numpy as jnp
+
+    return jax.jit(lambda theta, obs: factors(policy)(theta, obs, xp=jnp))
+
+
+class _Latest:
+    """The metric made last: a step makes it, and the next batch's estimate asks for the same."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[Any, float, Metric] | None = None
+
+    def of(self, policy: Policy, state: dict[str, Array], damping: float) -> Metric:
+        if self._kept is None or self._kept[0] is not state or self._kept[1] != damping:
+            self._kept = state, damping, Metric.of(policy, state, damping)
+        return self._kept[2]
+
+
+_latest = _Latest()
+STEPS = [Natural]

@@ -1,0 +1,47 @@
+"""Every example runs, short and as a user would run it; the own strategies stay one short file each."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SHORT = {
+    "train": ["10000"],
+    "compare": ["--task", "hopper", "--steps", "2000", "--seeds", "1"],
+    "own_loop": ["20"],
+    "own_estimator": ["20000"],
+    "own_directions": ["10000"],
+    "own_step": ["2000"],
+}
+"""Example -> arguments that make it take seconds."""
+SAYS = {
+    "train": "20 fresh episodes",
+    "compare": "variance (ES = 1)",
+    "own_loop": "iteration  20  return",
+    "own_estimator": "iteration   1  return",
+    "own_directions": "steps",
+    "own_step": "KL 0.0",
+}
+
+
+def test_no_example_is_forgotten() -> None:
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == SHORT.keys()
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_an_example_runs(name: str, tmp_path: Path) -> None:
+    command = [sys.executable, str(EXAMPLES / f"{name}.py"), *SHORT[name]]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert SAYS[name] in done.stdout
+
+
+@pytest.mark.parametrize("name", ["own_estimator", "own_directions", "own_step"])
+def test_an_own_strategy_is_one_short_file_used_through_train(name: str) -> None:
+    text = (EXAMPLES / f"{name}.py").read_text()
+    assert len(text.splitlines()) < 60
+    assert "quell.train(" in text

@@ -1,0 +1,34 @@
+"""Shared by the tests of the variances: a point that costs nothing to measure at, and measurements there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from quell.estimate import Estimator
+from quell.rollout import default_compute
+from quell.variances.measure import Measurement, measure
+from quell.variances.points import Point, find_point
+from quell.variances.rows import Row, find_rows
+
+SETTINGS: dict[str, Any] = {
+    **{"horizon": 5, "policy.hidden": (), "policy.init_std": 0.5, "policy.output_scale": 0.1, "sigma": 0.05},
+    "task_settings": {"noise": 0.3, "x0_std": 0.3},  # little noise: light tails, so that 400 pairs say something
+}
+
+
+def point(**settings: Any) -> Point:
+    return find_point("lqr-302", "init", preset="paper", seed=0, settings={**SETTINGS, **settings})
+
+
+def run(
+    methods: Sequence[str | Row | Estimator],
+    *,
+    iterations: int = 60,
+    warmup: int = 20,
+    workers: int = 1,
+    where: Point | None = None,
+) -> Measurement:
+    where = where or point()
+    rows = find_rows(methods, where.sigma)
+    return measure(where, rows, iterations=iterations, warmup=warmup, compute=default_compute(workers))
