@@ -38,6 +38,10 @@ def estimators() -> list[Any]:
         found.append(ControlVariate(discount=discount, coefficients=coefficients))
     for baseline in get_args(registry.hints(ControlVariate)["baseline"]):
         found.append(ControlVariate(baseline=baseline, coefficients=MomentsCoefficients()))
+    for critic in all_of("critic"):
+        for cls in registry.table("estimator").values():
+            if "critic" in registry.hints(cls):
+                found += [cls(critic=critic), cls(critic=critic, gamma=1.0, trace=1.0)]
     return list(dict.fromkeys(found))
 
 

@@ -52,7 +52,9 @@ def test_task_with_every_method(name: str) -> None:
 
 
 def two_iterations(name: str, method: str, compute: Shared) -> None:
-    config = make_config(name, method, overrides={"horizon": 8, "pairs": 2, "eval_episodes": 1}).validate()
+    config = make_config(
+        name, method, overrides={"horizon": 8, "pairs": 2, "batch_steps": 0, "eval_episodes": 1}
+    ).validate()
     trainer = Trainer(config, compute)
     state = trainer.initial_state()
     start, flat = state.theta, True
@@ -63,7 +65,7 @@ def two_iterations(name: str, method: str, compute: Shared) -> None:
     assert 0 < state.steps <= 2 * 4 * 8
     assert np.isfinite(state.theta).all(), method
     if not flat:  # eight steps of a sparse reward may all be worth the same
-        assert np.abs(state.theta - start).max() > 0.1 * config.step.lr, method  # type: ignore[attr-defined]
+        assert np.abs(state.theta - start).max() > 1e-4, method
     elif config.estimator.needs.perturbed:
         assert (state.theta == start).all(), method
     state, evaluation = trainer.evaluate(state)

@@ -29,7 +29,7 @@ CASES = list(itertools.product(METHODS, PRESETS))
 UNSEEN = ("dataclasses.py", "quell/registry.py", "quell/config.py", "quell/runs/folder.py", "<string>")
 """Files whose reading of a setting does not count: they copy, compare and describe all alike."""
 ONLY_NAMES = {"task", "method", "preset"}
-SHORT = {"horizon": 6, "pairs": 2, "steps": 48, "eval_episodes": 1}
+SHORT: dict[str, Any] = {"horizon": 6, "pairs": 2, "batch_steps": 0, "steps": 48, "eval_episodes": 1}
 
 
 def strategies_of(owner: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -192,7 +192,7 @@ class TestConfig:
     """What config.json holds is what was chosen."""
 
     def test_there_and_back(self, method: str, preset: Any) -> None:
-        config = make_config("hopper", method, preset, {"hidden": (8,), "seed": 3, "horizon": 9}).validate()
+        config = make_config("hopper", method, preset, {"policy.hidden": (8,), "seed": 3, "horizon": 9}).validate()
         again = from_dict(json.loads(json.dumps(to_dict(config))))
         assert again == config
         assert flatten(again) == flatten(config)

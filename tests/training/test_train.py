@@ -27,10 +27,13 @@ from quell.runs.metrics import METRICS
 from quell.training.iteration import Trainer
 from quell.training.methods import METHODS
 from quell.training.state import TrainState
+from quell.update.first_order import Adam
+from quell.update.natural import Natural
 
 TINY: dict[str, Any] = {
     "horizon": 40,
     "pairs": 3,
+    "batch_steps": 0,
     "steps": 40 * 6 * 4,
     "eval_every": 2,
     "eval_episodes": 2,
@@ -63,8 +66,12 @@ def test_every_method_trains(method: str, tmp_path: Path) -> None:
     assert result.iteration == 2
     assert result.finished
     moved = np.abs(result.theta - start)
-    steps = 2 * result.config.estimator.needs.updates * result.config.step.lr  # type: ignore[attr-defined]
-    assert 0.2 * steps < moved.max() < 1.1 * steps, "every step of Adam's is about the learning rate at first"
+    if isinstance(result.config.step, Adam):
+        steps = 2 * result.config.estimator.needs.updates * result.config.step.lr
+        assert 0.2 * steps < moved.max() < 1.1 * steps, "every step of Adam's is about the learning rate at first"
+    else:
+        assert isinstance(result.config.step, Natural)
+        assert all(0.5 < row["update/kl"] / result.config.step.kl < 1.5 for row in result.history)
     assert (moved > 0).mean() > 0.5
     assert all(set(row) <= set(METRICS) for row in result.history)
     assert result.history[0]["update/ratio"] > 0
@@ -169,7 +176,14 @@ class TestTrouble:
     """What goes wrong is counted and shown; theta stays finite; repeated trouble stops the run."""
 
     def train(self, tmp_path: Path, task: Troubled, **settings: object) -> quell.Result:
-        base = {"pairs": 3, "steps": 10 * 6 * 5, "eval_episodes": 1, "eval_every": 0, "checkpoint_every": 1}
+        base: dict[str, Any] = {
+            "pairs": 3,
+            "batch_steps": 0,
+            "steps": 10 * 6 * 5,
+            "eval_episodes": 1,
+            "eval_every": 0,
+            "checkpoint_every": 1,
+        }
         return quell.train(task, out=tmp_path, progress=False, workers=1, **{**base, **settings})  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("method", ["es", "cv", "pg", "ppo"])
@@ -260,11 +274,11 @@ class TestRunFolder:
                 quell.resume(result.path, steps=5000, progress=False)
 
     def test_changed_settings_need_a_fork(self, tmp_path: Path) -> None:
-        result = quell.train("lqr-302", out=tmp_path, progress=False, **TINY)
+        result = quell.train("lqr-302", method="es", out=tmp_path, progress=False, **TINY)
         with pytest.raises(UsageError, match=r"lr differs .* --fork"):
             quell.resume(result.path, lr=0.5, progress=False)
-        with pytest.raises(UsageError, match=r"directions.sigma, estimator.baseline differ "):
-            quell.resume(result.path, sigma=0.1, estimator={"baseline": "none"}, progress=False)
+        with pytest.raises(UsageError, match=r"directions.sigma, estimator.shaping differ "):
+            quell.resume(result.path, sigma=0.1, estimator={"shaping": "none"}, progress=False)
         forked = quell.resume(result.path, lr=0.5, steps=TINY["steps"] * 2, fork=True, progress=False)
         assert forked.path != result.path
         assert forked.iteration == 8

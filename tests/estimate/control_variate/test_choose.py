@@ -145,11 +145,8 @@ def test_nothing_is_known_at_the_start_and_bad_settings_are_refused() -> None:
 
 def test_the_same_theta_for_any_number_of_workers_and_across_a_stop(tmp_path: Path) -> None:
     settings: dict[str, Any] = {
-        "horizon": 10,
-        "eval_every": 0,
-        "out": tmp_path,
-        "progress": False,
-        "metric": "parameters",
+        **{"horizon": 10, "pairs": 5, "batch_steps": 0, "eval_every": 0, "out": tmp_path, "progress": False},
+        **{"estimator": chosen(PARAMETERS, "network"), "step": "adam"},
     }
     whole = quell.train("lqr-302", steps=400, workers=1, name="whole", **settings)
     part = quell.train("lqr-302", steps=200, workers=2, name="part", **settings)
