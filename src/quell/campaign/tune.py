@@ -75,10 +75,10 @@ class Search:
         return [self.job(trial, task, seed) for trial in best for seed in seeds for task in self.tasks]
 
     def score(self, trial: int, task: str, seeds: Sequence[int]) -> float:
-        """Mean return of the final policy's mean actions over seeds; the worst there is where a run failed."""
-        paths = [self.job(trial, task, seed).record for seed in seeds]
-        scores = [float(np.mean(read(path).final["mean_action"])) if path.exists() else -math.inf for path in paths]
-        return float(np.mean(scores))
+        """Mean return of the final policy's mean actions over the seeds that ended; the worst there is if none did."""
+        jobs = [self.job(trial, task, seed) for seed in seeds]
+        scores = [float(np.mean(read(job.record).final["mean_action"])) for job in jobs if job.done]
+        return float(np.mean(scores)) if scores else -math.inf
 
     def ranked(self, trials: Sequence[int], seeds: Sequence[int]) -> list[int]:
         """Trials, best first, by their mean rank over the tasks."""
@@ -107,7 +107,7 @@ class Search:
         return table
 
     def _row(self, trial: int, seeds: Sequence[int]) -> dict[str, Any]:
-        known = flatten(self.job(trial, self.tasks[0], FIRST_SEED).config)
+        known = flatten(read(self.job(trial, self.tasks[0], FIRST_SEED).record).config)
         return {
             "trial": trial,
             "settings": {name: known[name] for name in get_method(self.method).space if name in known},
