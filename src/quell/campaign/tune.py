@@ -94,13 +94,13 @@ class Search:
         finalists = first[: max(2, self.trials // KEPT)]
         seeds = list(range(FIRST_SEED, FIRST_SEED + 1 + MORE_SEEDS))
         order = self.ranked(finalists, seeds)
-        rows = [self._row(trial, seeds if trial in finalists else [FIRST_SEED]) for trial in [*order, *first]]
+        listed = [*order, *(trial for trial in first if trial not in order)]
         table = {
             "method": self.method,
             "tasks": list(self.tasks),
             "steps": self.steps,
             "best": self.settings()[order[0]],
-            "trials": list({row["trial"]: row for row in reversed(rows)}.values())[::-1],
+            "trials": [self._row(trial, seeds if trial in finalists else [FIRST_SEED]) for trial in listed],
         }
         name = f"{'+'.join(map(folder_name, self.tasks))}.json"
         write_atomically(self.folder / name, (json.dumps(table, indent=1) + "\n").encode())
