@@ -37,7 +37,10 @@ class Advantages(Protocol):
 
 
 def advantage_rows(batch: Batch, good: Array, critic: dict[str, Any], scale: float) -> Rows:
-    """What `advantage_gradients` needs: rewards up to the longest episode's end, and the critic's weights."""
+    """What `advantage_gradients` needs: rewards up to the longest episode's end, and the critic's weights.
+
+    Returns that are all equal have no scale and carry no information: their advantages count 0.
+    """
     rollouts = batch.rollouts
     horizon, longest = rollouts.rewards.shape[1], int(rollouts.steps.max())
     pairs = {
@@ -46,7 +49,7 @@ def advantage_rows(batch: Batch, good: Array, critic: dict[str, Any], scale: flo
         "terminated": rollouts.terminated.reshape(-1, 2),
     }
     shared = {
-        "scale": np.asarray(scale or 1.0),
+        "scale": np.asarray(scale or np.inf),
         "iteration": np.asarray(batch.episodes.iteration),
         "time": np.arange(horizon) / horizon,
     }

@@ -1,11 +1,11 @@
 """CV with advantages: policy gradients measured against a critic, weighed in the metric of the step that is taken.
 
-    R_i = mean over the pair of sum_t A_t / s grad log pi(a_t | s_t)     A_t: GAE(gamma, lambda), s: past returns' spread
+    R_i = mean over the pair of sum_t A_t / s grad log pi(a_t | s_t)    A_t: GAE(gamma, lambda), s: past returns' spread
     X_i = ES(1) of the pair,    Y_i = X_i - R_i,    g = 1/N sum_i (X_i + beta Y_i)
 
 A step theta + P g does harm by tr(P H P Cov g), H the curvature, which is near the policy's Fisher matrix F. A natural
-step has P = F^-1, so what counts is tr(F^-1 Cov g): there a policy gradient has about d times the noise of an advantage,
-whereas the noise of ES is dominated by the flattest directions. beta, one per layer, minimises that:
+step has P = F^-1, so what counts is tr(F^-1 Cov g): there a policy gradient has about d times the noise of an
+advantage, whereas the noise of ES is dominated by the flattest directions. beta, one per layer, minimises that:
 
     beta_l = - sum X_l' P Y_l / sum Y_l' P Y_l        over the pairs of past batches, starting at -1 (X for Y: all of R)
 
@@ -33,6 +33,7 @@ from quell.types import Array, Batch, Metrics, Pair, State, Sums
 
 PRIOR = 1e-12  # of both moments: a coefficient begins at -1
 MEMORY = 0.9  # of the returns' spread
+WILD = 1e6  # times the returns' spread so far
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,11 +64,12 @@ class AdvantageControlVariate:
     def prepare(self, problem: Problem, batch: Batch, state: State) -> Rows:
         returns, good = batch.rollouts.returns, finite_pairs(batch.rollouts.rewards)
         usable = np.where(np.repeat(good, 2), returns, 0.0)
-        scale = float(state["scale"]) or within_pairs(usable, good)
+        past, fresh = float(state["scale"]), within_pairs(usable, good)
+        scale = past if fresh < WILD * past else fresh  # from earlier batches, unless that would overflow
         fitness = less_other_pairs(usable, int(good.sum())) / scale if scale > 0 else np.zeros_like(usable)
         rows = advantage_rows(batch, good, self.critic.shared(state, batch.pairs), scale)
         rows.pairs["fitness"] = np.where(np.repeat(good, 2), fitness, 0.0).reshape(-1, 2)
-        rows.shared["spread_within"] = np.asarray(within_pairs(usable, good))
+        rows.shared["spread_within"] = np.asarray(fresh)
         rows.shared["metric"] = batch.metric.whitening() if batch.metric is not None else ()
         return rows
 
@@ -124,8 +126,11 @@ class AdvantageControlVariate:
 
 def within_pairs(returns: Array, good: Array) -> float:
     """Spread of returns within the good pairs, whose members share their reset."""
-    gaps = (returns[0::2] - returns[1::2])[good]
-    return float(np.sqrt(np.square(gaps).mean() / 2)) if len(gaps) else 0.0
+    gaps = np.abs(returns[0::2] - returns[1::2])[good]
+    largest = float(gaps.max()) if len(gaps) else 0.0
+    if not 0 < largest < np.inf:
+        return largest
+    return float(np.sqrt(np.square(gaps / largest).mean() / 2)) * largest  # squares of huge returns stay finite
 
 
 def _next_scale(state: State, rows: Rows) -> Array:
@@ -133,7 +138,7 @@ def _next_scale(state: State, rows: Rows) -> Array:
     past, fresh = float(state["scale"]), float(rows.shared["spread_within"])
     if not np.isfinite(fresh):
         return state["scale"]
-    return np.asarray(np.sqrt(MEMORY * past**2 + (1 - MEMORY) * fresh**2) if past else fresh)
+    return np.asarray(np.hypot(np.sqrt(MEMORY) * past, np.sqrt(1 - MEMORY) * fresh) if past else fresh)
 
 
 def _per_layer(problem: Problem, values: Array) -> Array:

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import itertools
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
 from ray_runs import is_loopback, listening, local, run, trainer
 
 pytest.importorskip("ray")
 
-from conftest import tree_sum
-from scale_model import nodes_sent, sums_bytes
-
 from quell.cli import main
-from quell.compute import Compute
 from quell.errors import UsageError
-from quell.reduce import Tree, shards
+from quell.keys import Purpose, generator
+from quell.rollout import make_engine
+from quell.rollout.cluster import Ray
 from quell.rollout.cluster.session import Session
+from quell.rollout.cpu import Cpu
+from quell.types import Episodes
 
 ITERATIONS = 3
 
@@ -39,7 +39,7 @@ def cluster() -> Iterator[set[str]]:
 
 
 def test_nothing_listens_beyond_loopback(cluster: set[str]) -> None:
-    made = trainer(Compute(1, "ray"))
+    made = trainer(Ray(workers=1))
     try:
         during = listening()
     finally:
@@ -60,12 +60,15 @@ def expected() -> str:
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_same_theta_as_the_local_engine(workers: int, cluster: set[str], expected: str) -> None:
-    assert run(trainer(Compute(workers, "ray")), ITERATIONS)[0] == expected
+    assert run(trainer(Ray(workers=workers)), ITERATIONS)[0] == expected
 
 
 def test_bytes_match_the_formula(cluster: set[str]) -> None:
-    made = trainer(Compute(2, "ray"), "es")
-    pairs, dim = made.config.pairs, made.policy.dim
+    from scale_model import nodes_sent, sums_bytes
+
+    made = trainer(Ray(workers=2), "es")
+    pairs, policy = made.config.pairs, made.problem.policy
+    dim = policy.dim
     try:
         _, row = made.iterate(made.initial_state())
     finally:
@@ -73,24 +76,9 @@ def test_bytes_match_the_formula(cluster: set[str]) -> None:
     members = 2 * pairs
     fitness = 8 * members + pairs  # shaped returns, and which pairs are good
     assert row["cluster/bytes_out"] == 4 * dim + fitness
-    scalars = members * (8 + 8 + 1 + 16 * made.policy.obs_size)  # return, steps, terminated, observation sums
+    scalars = members * (8 + 8 + 1 + 16 * policy.obs_size)  # return, steps, terminated, observation sums
     sent = nodes_sent(pairs, 2)
     assert row["cluster/bytes_in"] == scalars + sum(sent) * (sums_bytes("es", dim) + 8)  # and a count with each
-
-
-def test_any_split_of_the_tree_gives_the_same_bits() -> None:
-    rng = np.random.default_rng(0)
-    for leaves, workers in itertools.product((1, 2, 5, 7, 64, 100), (1, 2, 3, 8)):
-        parts = [{"x": rng.standard_normal(3) * 10.0 ** rng.integers(-8, 8)} for _ in range(leaves)]
-        whole = Tree(leaves)
-        for shard in reversed(shards(leaves, workers)):
-            held = Tree(leaves)
-            for leaf in shard:
-                held.add((0, leaf), parts[leaf])
-            assert len(held.nodes) <= max(1, 2 * np.log2(leaves))
-            for node, sums in held.nodes.items():
-                whole.add(node, sums)
-        assert (whole.total["x"] == tree_sum(parts)["x"]).all()
 
 
 def test_without_ray_one_line_says_what_to_install(
@@ -129,11 +117,50 @@ def test_something_else_at_the_address_is_a_clear_error(monkeypatch: pytest.Monk
     assert time.monotonic() - started < 30
 
 
-def test_an_address_needs_the_ray_engine() -> None:
-    with pytest.raises(UsageError, match="--engine ray"):
-        Compute(address="127.0.0.1:6379").validate()
+@pytest.mark.parametrize("cores", [1, 2])
+def test_worker_cores(cores: int, cluster: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker of two cores is asked of Ray as such, has two processes of its own, and gives the same bits."""
+    monkeypatch.setattr("quell.rollout.cluster.default_workers", lambda: 5)
+    assert Ray(worker_cores=2).processes == 2
+    assert Ray(worker_cores=9).processes == 1
+    assert Ray(workers=7, worker_cores=2).processes == 7
+    made = trainer(Ray(workers=1, worker_cores=cores))
+    engine: Any = made.engine
+    assert engine.fleet._cores == cores
+    (member,) = engine.fleet.members
+    assert len(children(member.where[1])) == cores
+    assert run(made, 2)[0] == local(2)
+
+
+def children(pid: int) -> list[str]:
+    """The processes that simulate for a worker."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            line = (entry / "cmdline").read_text()
+        except (OSError, ValueError):
+            continue
+        if parent == pid and "quell.rollout.cpu.worker" in line:
+            found.append(entry.name)
+    return found
+
+
+def test_states_travel(cluster: set[str]) -> None:
+    """A step that looks sees on Ray what it sees here."""
+    made = trainer(Cpu(workers=1))
+    made.close()
+    seen = []
+    for compute in (Cpu(workers=1), Ray(workers=2)):
+        with make_engine(compute, made.task, made.problem, members=8, states=3) as engine:
+            theta = made.problem.policy.init(generator(0, Purpose.INIT))
+            states = engine.rollout(theta, Episodes.of_pairs(0, 4, states=3)).states
+            assert states is not None
+            seen.append(states.copy())
+    assert seen[0].shape == (8, 3, made.task.obs_size)
+    assert (seen[0] == seen[1]).all()
 
 
 def test_ray_is_imported_only_when_asked_for() -> None:
-    code = "import sys, quell.api, quell.commands.train, quell.trainer; sys.exit('ray' in sys.modules)"
+    code = "import sys, quell.api, quell.commands.train, quell.training.loop; sys.exit('ray' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

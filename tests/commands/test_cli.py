@@ -9,10 +9,14 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import quell
 import quell.errors
 from quell.cli import COMMANDS, main
+from quell.commands.doctor import CORE
+from quell.errors import EngineFailure
 
 FAST = ["--horizon", "20", "--pairs", "2", "--steps", "160", "--eval-episodes", "1", "--workers", "1"]
 
@@ -58,18 +62,25 @@ def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[
         (["train", "lqr", "--name", "../x"], "run name '../x' is not allowed"),
         (["train", "lqr", "--out", "/proc/nowhere"], "cannot write to '/proc/nowhere'"),
         (["train", "lqr", "--task-settings", "nois", "1"], "did you mean 'noise'?"),
-        (["train", "lqr", "--policy.kind", "deterministic"], "needs a stochastic policy"),
-        (["train", "lqr", "--policy.kind", "categorical"], "needs a gaussian or deterministic policy"),
+        (["train", "lqr", "--policy", "deterministic"], "needs a stochastic policy"),
+        (["train", "lqr", "--policy", "categorical"], "needs a gaussian or deterministic policy"),
+        (["train", "lqr", "--directions", "quasi"], "there are gaussian, gcmc"),
+        (["train", "lqr", "--estimator", "scor"], "did you mean 'score'?"),
+        (["train", "lqr", "--estimator", "score", "--directions", "none"], "needs perturbations"),
+        (["train", "lqr", "--estimator", "ppo", "--directions", "qmc"], "does not take perturbations"),
         (["train", "lqr", "--policy.hidden", "0"], "policy.hidden needs positive sizes"),
-        (["train", "lqr", "--cv.eta", "moments", "--cv.learn-gamma", "--cv.gamma", "1"], "must lie in [0.5, 1)"),
-        (["train", "lqr", "--cv.gamma", "0.9"], "cv.gamma has no effect with cv.eta auto"),
-        (["train", "lqr", "--preset", "paper", "--cv.metric", "policy"], "cv.metric has no effect with cv.eta sgd"),
+        (["train", "lqr", "--coefficients", "moments", "--discount", "learned", "--start", "1"], "must be less than 1"),
+        (["train", "lqr", "--coefficients", "moments", "--values", "linear"], "weigh 1 column, not 2"),
+        (["train", "lqr", "--gamma", "0.9"], "reads no setting '--gamma'"),
+        (["train", "lqr", "--preset", "paper", "--metric", "policy"], "reads no setting '--metric'"),
+        (["train", "lqr", "--nonsense", "1"], "reads no setting '--nonsense'"),
+        (["train", "lqr", "--engine", "gpu"], "there are cpu, ray"),
         (["resume"], "which run?"),
         (["resume", "nowhere"], "is not a run folder"),
         (["eval", "nowhere"], "is not a run folder"),
         (["play", "nowhere", "--video", "x.avi"], "must end in .mp4 or .gif"),
     ],
-    ids=" ".join,
+    ids=lambda words: " ".join(words) if isinstance(words, list) else "",
 )
 def test_bad_input(
     arguments: list[str],
@@ -86,7 +97,7 @@ def test_bad_input(
     assert not list(tmp_path.rglob("config.json"))
 
 
-@pytest.mark.parametrize("arguments", [["train", "lqr", "--sigma", "much"], ["train", "lqr", "--nonsense", "1"]])
+@pytest.mark.parametrize("arguments", [["train", "lqr", "--sigma", "much"], ["eval", "x", "--nonsense", "1"]])
 def test_what_the_parser_refuses(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         main(arguments)
@@ -138,15 +149,66 @@ def test_lqr_shows_its_optimum(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_presets_and_methods_change_the_defaults() -> None:
-    from quell.methods import make_config
+    from quell.config import flatten
+    from quell.training.methods import make_config
 
-    paper, tuned = make_config("halfcheetah", "cv", "paper"), make_config("halfcheetah", "cv")
-    assert (paper.cv.eta, paper.cv.baseline, paper.shared_reset, paper.policy.init_std) == ("sgd", "none", False, 1.0)
-    assert (paper.pairs, paper.sigma, paper.lr, paper.cv.gamma, paper.cv.learn_gamma) == (5, 0.02, 0.01, 0.99, True)
-    assert (tuned.cv.eta, tuned.cv.metric) == ("auto", "policy")
+    paper, tuned = (flatten(make_config("halfcheetah", "cv", preset)) for preset in ("paper", "tuned"))  # type: ignore[arg-type]
+    assert paper["estimator.coefficients"] == "sgd"
+    assert paper["estimator.baseline"] == "none"
+    assert paper["estimator.discount"] == "learned"
+    assert paper["estimator.discount.start"] == 0.99
+    assert (paper["shared_reset"], paper["policy.init_std"], paper["pairs"]) == (False, 1.0, 5)
+    assert (paper["directions.sigma"], paper["step"], paper["step.lr"]) == (0.02, "adam", 0.01)
+    assert (tuned["estimator.coefficients"], tuned["estimator.coefficients.metric"]) == ("choose", "policy")
     assert make_config("lqr", "ppo+m+s").normalise_obs
-    assert make_config("lqr", "ppo+m+s").pg.updates == 10
-    assert make_config("lqr", "det").policy.kind == "deterministic"
+    assert make_config("lqr", "ppo+m+s").estimator.needs.updates == 10
+    assert make_config("lqr", "det").policy.name == "deterministic"
+
+
+@pytest.mark.parametrize("step", ["sgd", "momentum", "rmsprop", "sign"])
+def test_every_step_in_a_real_run(step: str, tmp_path: Path) -> None:
+    """By name, through the command line, stopped and continued: theta moves, and the rest is as if never stopped."""
+    words = ["train", "lqr-302", *FAST, "--method", "es", "--step", step, "--lr", "0.003", "--out", str(tmp_path)]
+    assert main([*words, "--name", "half"]) == 0
+    half, whole = (tmp_path / "lqr-302/es" / name for name in ("half", "whole"))
+    assert main(["resume", str(half), "--steps", "320", "--workers", "1"]) == 0
+    assert main([*words, "--steps", "320", "--name", "whole"]) == 0
+    resumed, expected = quell.load(half), quell.load(whole)
+    assert resumed.config.step.lr == 0.003  # type: ignore[attr-defined]
+    assert (resumed.theta == expected.theta).all()
+    start = quell.load(half, at=0).theta
+    assert np.abs(resumed.theta - start).max() > 1e-4
+
+
+def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
+    """It prints a line for each package and extra, tries a run, and says that all is well."""
+    assert main(["doctor"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    for package in CORE:
+        assert any(line.startswith(f"  ok       {package} ") for line in out), package
+    for extra in quell.errors.EXTRAS:
+        assert any(f"extra {extra}" in line for line in out)
+    assert any("rendering for `quell play`" in line for line in out)
+    assert out[-1].startswith("  ok       trained two iterations in")
+
+
+def test_doctor_finds_what_is_wrong(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quell.commands.doctor._renders", lambda: (False, "nothing to render with"))
+    monkeypatch.setattr("quell.commands.doctor.CORE", ("numpy", "no-such-package"))
+    assert main(["doctor"]) == 1
+    assert "MISSING  no-such-package" in capsys.readouterr().out
+
+    def fail() -> float:
+        raise EngineFailure("no processes left")
+
+    monkeypatch.setattr("quell.commands.doctor.CORE", ("numpy",))
+    monkeypatch.setattr("quell.commands.doctor._trains", fail)
+    monkeypatch.setitem(quell.errors.EXTRAS, "dm", "no_such_module")
+    assert main(["doctor"]) == 1
+    out = capsys.readouterr().out
+    assert "not here rendering for `quell play`: nothing to render with" in out
+    assert "not here extra dm: pip install 'quell[dm]'" in out
+    assert "FAILED   training: no processes left" in out
 
 
 def test_tasks_and_methods(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,12 +19,26 @@ from troubled import Troubled
 
 import quell
 import quell.runs
-from quell.errors import TroubleError, UsageError
-from quell.methods import METHODS
-from quell.rollout.cpu import WorkerFailure
+from quell.errors import EngineFailure, TroubleError, UsageError
+from quell.estimate.control_variate.discount import FixedDiscounts
+from quell.keys import Purpose, generator
+from quell.runs import checkpoint
 from quell.runs.metrics import METRICS
+from quell.training.iteration import Trainer
+from quell.training.methods import METHODS
+from quell.training.state import TrainState
+from quell.update.first_order import Adam
+from quell.update.natural import Natural
 
-TINY = {"horizon": 40, "pairs": 3, "steps": 40 * 6 * 4, "eval_every": 2, "eval_episodes": 2, "checkpoint_every": 2}
+TINY: dict[str, Any] = {
+    "horizon": 40,
+    "pairs": 3,
+    "batch_steps": 0,
+    "steps": 40 * 6 * 4,
+    "eval_every": 2,
+    "eval_episodes": 2,
+    "checkpoint_every": 2,
+}
 
 
 def digest(result: quell.Result) -> str:
@@ -44,13 +59,20 @@ def test_theta_does_not_depend_on_the_number_of_workers(method: str, tmp_path: P
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_trains(method: str, tmp_path: Path) -> None:
-    """Two iterations: theta moves, every metric is defined, the policy acts."""
+    """Two iterations: theta moves from where it was, as far as Adam's steps go, every metric is defined, it acts."""
     result = quell.train("lqr-302", method=method, out=tmp_path, progress=False, **{**TINY, "steps": 40 * 6 * 2})
-    start = result.policy.policy.init(np.random.default_rng(0))
+    start = quell.load(result.path, at=0).theta
+    assert (start == result.policy.policy.init(generator(0, Purpose.INIT))).all()
     assert result.iteration == 2
     assert result.finished
-    assert np.isfinite(result.theta).all()
-    assert np.abs(result.theta - start).max() > 0
+    moved = np.abs(result.theta - start)
+    if isinstance(result.config.step, Adam):
+        steps = 2 * result.config.estimator.needs.updates * result.config.step.lr
+        assert 0.2 * steps < moved.max() < 1.1 * steps, "every step of Adam's is about the learning rate at first"
+    else:
+        assert isinstance(result.config.step, Natural)
+        assert all(0.5 < row["update/kl"] / result.config.step.kl < 1.5 for row in result.history)
+    assert (moved > 0).mean() > 0.5
     assert all(set(row) <= set(METRICS) for row in result.history)
     assert result.history[0]["update/ratio"] > 0
     assert result.policy(np.zeros(3)).shape == (3,)
@@ -67,9 +89,9 @@ def test_cv_works_on_every_kind_of_directions(directions: str, tmp_path: Path) -
 def test_stopping_and_resuming_changes_nothing(preset: str, tmp_path: Path) -> None:
     """Half the budget, then the rest, equals the whole; optimiser, eta, gamma and observation statistics included."""
     settings = {**TINY, "horizon": 30, "normalise_obs": True}
-    arguments = {"method": "cv", "preset": preset, "out": tmp_path, "progress": False}
-    whole = quell.train("swimmer", **arguments, **{**settings, "steps": 30 * 6 * 6})  # type: ignore[arg-type]
-    half = quell.train("swimmer", **arguments, **{**settings, "steps": 30 * 6 * 3})  # type: ignore[arg-type]
+    arguments: dict[str, Any] = {"method": "cv", "preset": preset, "out": tmp_path, "progress": False}
+    whole = quell.train("swimmer", **arguments, **{**settings, "steps": 30 * 6 * 6})
+    half = quell.train("swimmer", **arguments, **{**settings, "steps": 30 * 6 * 3})
     rest = quell.resume(half.path, steps=30 * 6 * 6, progress=False)
     assert rest.iteration == 6
     assert digest(rest) == digest(whole)
@@ -130,10 +152,10 @@ def test_sigterm_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
 
 def test_a_run_whose_engine_never_starts_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
-        raise WorkerFailure("no processes left")
+        raise EngineFailure("no processes left")
 
-    monkeypatch.setattr("quell.trainer.CpuEngine", refuse)
-    with pytest.raises(WorkerFailure, match="no processes left"):
+    monkeypatch.setattr("quell.rollout.cpu.engine.CpuEngine", refuse)
+    with pytest.raises(EngineFailure, match="no processes left"):
         quell.train("lqr", out=tmp_path, name="x", progress=False, **TINY)
     assert not (tmp_path / "lqr/cv/x").exists()
     monkeypatch.undo()
@@ -154,7 +176,14 @@ class TestTrouble:
     """What goes wrong is counted and shown; theta stays finite; repeated trouble stops the run."""
 
     def train(self, tmp_path: Path, task: Troubled, **settings: object) -> quell.Result:
-        base = {"pairs": 3, "steps": 10 * 6 * 5, "eval_episodes": 1, "eval_every": 0, "checkpoint_every": 1}
+        base: dict[str, Any] = {
+            "pairs": 3,
+            "batch_steps": 0,
+            "steps": 10 * 6 * 5,
+            "eval_episodes": 1,
+            "eval_every": 0,
+            "checkpoint_every": 1,
+        }
         return quell.train(task, out=tmp_path, progress=False, workers=1, **{**base, **settings})  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("method", ["es", "cv", "pg", "ppo"])
@@ -171,21 +200,49 @@ class TestTrouble:
             self.train(tmp_path, task, method="cv", max_trouble=3)
         kept = quell.load(next(tmp_path.glob("troubled/cv/*")), task=task)
         assert np.isfinite(kept.theta).all()
-        assert (kept.theta == kept.policy.policy.init(quell_init(0))).all()
+        assert (kept.theta == kept.policy.policy.init(generator(0, Purpose.INIT))).all()
         assert kept.iteration == 2
 
     @pytest.mark.parametrize("method", ["es", "cv"])
     def test_equal_returns_leave_theta_alone(self, tmp_path: Path, method: str) -> None:
         result = self.train(tmp_path, Troubled(trouble="flat"), method=method)
         assert all(row["trouble/flat"] == 1 for row in result.history)
-        assert (result.theta == result.policy.policy.init(quell_init(0))).all()
+        assert (result.theta == result.policy.policy.init(generator(0, Purpose.INIT))).all()
 
     def test_a_dead_worker_keeps_the_run(self, tmp_path: Path) -> None:
-        with pytest.raises(WorkerFailure, match="signal 9"):
+        with pytest.raises(EngineFailure, match="signal 9"):
             self.train(tmp_path, Troubled(trouble="dies"), method="es")
         path = next(tmp_path.glob("troubled/es/*"))
         assert quell.load(path, task=Troubled()).iteration == 0
         assert quell.resume(path, task=Troubled(), progress=False).finished
+
+    def test_a_worker_killed_in_mid_run_changes_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The run is saved where it was, says how to go on, and goes on to the same theta."""
+        iterate = Trainer.iterate
+
+        def killing(trainer: Trainer, state: TrainState) -> tuple[TrainState, dict[str, float]]:
+            if state.iteration == 3:
+                process, _ = trainer.engine._workers[0]  # type: ignore[attr-defined]
+                process.kill()
+            return iterate(trainer, state)
+
+        settings: dict[str, Any] = {
+            "out": tmp_path,
+            "progress": False,
+            **TINY,
+            "checkpoint_every": 100,
+            "steps": 40 * 6 * 6,
+        }
+        whole = quell.train("lqr-302", name="whole", **settings)
+        monkeypatch.setattr(Trainer, "iterate", killing)
+        path = tmp_path / "lqr-302/cv/hit"
+        with pytest.raises(EngineFailure, match=rf"signal 9[^\n]*\nsaved after iteration 3: quell resume {path}"):
+            quell.train("lqr-302", name="hit", workers=2, **settings)
+        monkeypatch.undo()
+        assert checkpoint.iterations(path / "checkpoints")[-1] == 3
+        resumed = quell.resume(path, progress=False)
+        assert resumed.finished
+        assert digest(resumed) == digest(whole)
 
     @pytest.mark.parametrize("method", ["es", "cv"])
     def test_a_wild_policy_on_lqr(self, tmp_path: Path, method: str) -> None:
@@ -194,12 +251,6 @@ class TestTrouble:
         assert result.history[0]["return/mean"] < -1e30
         assert np.isfinite(result.theta).all()
         assert all(row["trouble/skipped"] == 0 for row in result.history)
-
-
-def quell_init(seed: int) -> np.random.Generator:
-    from quell.keys import Purpose, generator
-
-    return generator(seed, Purpose.INIT)
 
 
 class TestRunFolder:
@@ -223,11 +274,11 @@ class TestRunFolder:
                 quell.resume(result.path, steps=5000, progress=False)
 
     def test_changed_settings_need_a_fork(self, tmp_path: Path) -> None:
-        result = quell.train("lqr-302", out=tmp_path, progress=False, **TINY)
+        result = quell.train("lqr-302", method="es", out=tmp_path, progress=False, **TINY)
         with pytest.raises(UsageError, match=r"lr differs .* --fork"):
             quell.resume(result.path, lr=0.5, progress=False)
-        with pytest.raises(UsageError, match=r"sigma, cv.gamma differ "):
-            quell.resume(result.path, sigma=0.1, cv={"gamma": 0.5}, progress=False)
+        with pytest.raises(UsageError, match=r"directions.sigma, estimator.shaping differ "):
+            quell.resume(result.path, sigma=0.1, estimator={"shaping": "none"}, progress=False)
         forked = quell.resume(result.path, lr=0.5, steps=TINY["steps"] * 2, fork=True, progress=False)
         assert forked.path != result.path
         assert forked.iteration == 8
@@ -273,8 +324,10 @@ def test_the_control_variate_cuts_halfcheetahs_variance_below_a_fifth(tmp_path: 
         steps=500_000,
         out=tmp_path,
         progress=False,
-        policy={"init_std": 1.0},
-        cv={"eta": "moments", "gamma": 1.0, "learn_gamma": False, "baseline": "leave-one-out"},
+        init_std=1.0,
+        coefficients="moments",
+        discount=FixedDiscounts(gammas=(1.0,)),
+        baseline="leave-one-out",
     )
     assert result.iteration == 50
     own, es = (sum(row[f"variance/{name}"] for row in result.history) for name in ("method", "es"))

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata
 
-from quell.returns import centred_ranks, finite_pairs, leave_one_out, reward_to_go, shape
+from quell.estimate.returns import (
+    centred_ranks,
+    finite_pairs,
+    less_other_pairs,
+    mean_of_others,
+    reward_to_go,
+    shape,
+    shaped_fitness,
+)
 
 RNG = np.random.default_rng(0)
 
@@ -19,12 +27,30 @@ def test_reward_to_go_is_its_definition() -> None:
             assert reward_to_go(rewards, gammas)[k, :, t] == pytest.approx(direct)
 
 
-def test_leave_one_out_is_the_mean_of_the_others() -> None:
-    values = RNG.standard_normal((5, 4))
-    means = leave_one_out(values.sum(axis=0), np.full(4, 5), values)
-    for i in range(5):
-        assert means[i] == pytest.approx(np.delete(values, i, axis=0).mean(axis=0))
-    assert leave_one_out(np.array(3.0), np.array(1), np.array(3.0)) == 0
+def test_mean_of_others_is_the_mean_of_the_others_still_running() -> None:
+    values, running = RNG.standard_normal((6, 4)), np.ones((6, 4), bool)
+    running[1, 2:] = running[4, 1:] = False
+    running[1:, 3] = False  # nobody else is left
+    values = np.where(running, values, 0.0)
+    means, whole = mean_of_others(values, running), mean_of_others(values, running, whole_pairs=True)
+    for i, t in zip(*np.nonzero(running), strict=True):
+        others = [j for j in range(6) if running[j, t] and j != i]
+        assert means[i, t] == pytest.approx(values[others, t].mean() if others else 0.0)
+        strangers = [j for j in others if j != i ^ 1]
+        assert whole[i, t] == pytest.approx(values[strangers, t].mean() if strangers else 0.0)
+
+
+def test_pairs_are_centred_on_the_good_others() -> None:
+    values = np.array([1.0, 2.0, 0.0, 0.0, 5.0, 9.0])  # the second pair is bad
+    centred = less_other_pairs(values, 2)
+    assert centred[[0, 1, 4, 5]] == pytest.approx([1 - 7.0, 2 - 7.0, 5 - 1.5, 9 - 1.5])
+    assert (less_other_pairs(values, 1) == values).all()
+
+
+def test_fitness_is_centred_on_the_other_pairs() -> None:
+    returns = np.array([1.0, 2.0, 3.0, 5.0, 10.0, 20.0])
+    fitness = shaped_fitness(returns, "none").fitness
+    assert fitness[:2] == pytest.approx(np.array([1.0, 2.0]) - np.mean([3, 5, 10, 20]))
 
 
 def test_centred_ranks() -> None:

@@ -21,12 +21,12 @@ from ray_runs import local, run, trainer
 pytest.importorskip("ray")
 
 import quell
-from quell.compute import Compute
 from quell.errors import EngineFailure
+from quell.rollout.cluster import Ray
 from quell.rollout.cluster.fleet import Patience
 from quell.rollout.cluster.session import LOCAL_ENVIRONMENT
 from quell.runs import checkpoint
-from quell.trainer import Trainer
+from quell.training.iteration import Trainer
 
 pytestmark = [
     pytest.mark.slow,
@@ -72,7 +72,7 @@ def wait_for(made: Trainer, workers: int, seconds: float = 60.0) -> None:
 
 
 def test_twenty_kills_of_workers() -> None:
-    made, rng, killed = trainer(Compute(3, "ray")), random.Random(0), [0]
+    made, rng, killed = trainer(Ray(workers=3)), random.Random(0), [0]
     over = threading.Event()
 
     def killer() -> None:
@@ -102,7 +102,7 @@ def test_a_stopped_worker() -> None:
             os.kill(stopped[0], signal.SIGSTOP)
         return done < 4
 
-    made = trainer(Compute(2, "ray"), patience=Patience(silence=5.0))
+    made = trainer(Ray(workers=2), patience=Patience(silence=5.0))
     found, _ = run(made, between)
     assert made.engine.metrics()["cluster/lost"] == 1
     assert found == local(4)
@@ -110,8 +110,9 @@ def test_a_stopped_worker() -> None:
 
 def test_a_worker_stopped_between_episodes_and_contributions() -> None:
     """Its trajectories are gone, so its episodes are run again elsewhere, to the same bits."""
-    made = trainer(Compute(2, "ray"))
-    ask, hit = made.engine.rollout, []
+    made = trainer(Ray(workers=2))
+    ask = made.engine.rollout
+    hit: list[int] = []
 
     def rollout_then_kill(*args: Any) -> Any:
         found = ask(*args)
@@ -120,7 +121,7 @@ def test_a_worker_stopped_between_episodes_and_contributions() -> None:
             os.kill(hit[0], signal.SIGKILL)
         return found
 
-    made.engine.rollout = rollout_then_kill  # type: ignore[method-assign]
+    made.engine.rollout = rollout_then_kill  # type: ignore[method-assign,assignment]
     found, _ = run(made, 2)
     assert made.engine.metrics()["cluster/reissued"] == 1
     assert found == local(2)
@@ -129,7 +130,7 @@ def test_a_worker_stopped_between_episodes_and_contributions() -> None:
 def test_two_machines_one_removed_and_added_again(machines: Any) -> None:
     machines.add_node(num_cpus=1)
     second = machines.add_node(num_cpus=1)
-    made = trainer(Compute(engine="ray", address=machines.address))
+    made = trainer(Ray(address=machines.address))
 
     def between(made: Trainer, done: int) -> bool:
         nonlocal second
@@ -148,7 +149,7 @@ def test_two_machines_one_removed_and_added_again(machines: Any) -> None:
 
 def test_one_worker_then_three_then_two(machines: Any) -> None:
     added = [machines.add_node(num_cpus=1)]
-    made = trainer(Compute(engine="ray", address=machines.address))
+    made = trainer(Ray(address=machines.address))
     seen = []
 
     def between(made: Trainer, done: int) -> bool:
@@ -167,8 +168,8 @@ def test_one_worker_then_three_then_two(machines: Any) -> None:
 
 def test_all_workers_lost_stops_the_run_with_a_checkpoint(machines: Any, tmp_path: Path) -> None:
     only = machines.add_node(num_cpus=1)
-    settings = {"horizon": 50, "pairs": 3, "steps": 10**6, "eval_every": 0, "eval_episodes": 1}
-    compute = Compute(engine="ray", address=machines.address, worker_timeout=5.0)
+    settings: dict[str, Any] = {"horizon": 50, "pairs": 3, "steps": 10**6, "eval_every": 0, "eval_episodes": 1}
+    compute = Ray(address=machines.address, worker_timeout=5.0)
 
     def remove() -> None:
         while not list(tmp_path.glob("lqr/es/run/metrics.jsonl")) or (
@@ -182,7 +183,7 @@ def test_all_workers_lost_stops_the_run_with_a_checkpoint(machines: Any, tmp_pat
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("quell.rollout.cluster.engine.Patience", lambda silence, stall: Patience(silence, 10.0))
         with pytest.raises(EngineFailure, match=r"no Ray worker for 10 s.*\n.*quell resume"):
-            quell.train("lqr", method="es", compute=compute, out=tmp_path, name="run", progress=False, **settings)
+            quell.train("lqr", method="es", engine=compute, out=tmp_path, name="run", progress=False, **settings)
     thread.join()
     rows = (tmp_path / "lqr/es/run/metrics.jsonl").read_text().splitlines()
     done = json.loads(rows[-1])["iteration"]
