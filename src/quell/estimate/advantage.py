@@ -1,6 +1,6 @@
 """Policy gradients with a critic: generalised advantages in place of rewards-to-go.
 
-    g = 1/2N sum over members of sum_t A_t / s grad log pi(a_t | s_t)     A_t: GAE(gamma, lambda), s: returns' spread
+    g = 1/2N sum over members, sum_t A_t / s grad log pi(a_t | s_t)      A_t: GAE(gamma, lambda), s: returns' spread
 
 With a natural step this is what users of good libraries know as TRPO (Schulman et al., 2015); at theta + sigma eps it
 is the control variate of `control_variate.advantage`.

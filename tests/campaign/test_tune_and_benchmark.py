@@ -1,0 +1,130 @@
+"""A search by the stated protocol, and methods side by side."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from quell.campaign.benchmark import above, grid, median_seconds, table, verdict
+from quell.campaign.tune import FIRST_SEED, Search, search
+from quell.cli import main
+from quell.commands.benchmark import PEERS, render
+from quell.config import changed
+from quell.paper.published import score
+from quell.runs.record import Record, read_group
+from quell.stats import Interval
+from quell.training.methods import make_config
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+def pretend(job: object, value: float) -> None:
+    """A record as a run would leave it, whose policy earns `value`."""
+    from quell.campaign.plan import Job
+
+    assert isinstance(job, Job)
+    returns = {"sampled": [value], "mean_action": [value]}
+    curve: dict[str, list[float | None]] = {n: [] for n in ("iteration", "steps", "return", "ratio", "evaluation")}
+    Record(job.config, {}, returns, [0.0], curve, job.label).write(job.record)
+
+
+def test_a_search_keeps_to_its_protocol(tmp_path: Path) -> None:
+    """Every trial once, the best quarter with three more seeds, and the best of those is what it says."""
+    wanted = Search(("hopper", "swimmer"), "cv", 8, 1000, tmp_path / "out", tmp_path / "runs")
+    worth = {trial: float(trial) for trial in range(8)}  # the last trial is best
+    ran: list[tuple[int, int]] = []
+
+    def run(jobs: object) -> None:
+        for job in jobs:  # type: ignore[attr-defined]
+            trial = int(job.label.removeprefix("trial"))
+            ran.append((trial, job.config.seed))
+            pretend(job, worth[trial] + 0.001 * job.config.seed)
+
+    found = search(wanted, run)
+    assert [seed for _, seed in ran[:16]] == [FIRST_SEED] * 16
+    assert {trial for trial, _ in ran[16:]} == {6, 7}
+    assert {seed for _, seed in ran[16:]} == {101, 102, 103}
+    assert found["best"] == wanted.settings()[7]
+    assert [row["trial"] for row in found["trials"]] == [7, 6, 5, 4, 3, 2, 1, 0]
+    before = len(ran)
+    search(wanted, run)
+    assert len(ran) == before  # finished runs are not repeated
+    assert json.loads((tmp_path / "out/cv/hopper+swimmer.json").read_text())["trials"][0]["seeds"] == 4
+
+
+def test_tasks_count_the_same_whatever_their_scale(tmp_path: Path) -> None:
+    """A trial that is best on two tasks of three wins, by however little."""
+    wanted = Search(("hopper", "swimmer", "lqr-302"), "cv", 2, 1000, tmp_path / "out", tmp_path / "runs")
+    for trial, values in ((0, (1.0, 1.0, 0.0)), (1, (0.9, 0.9, 1e6))):
+        for task, value in zip(wanted.tasks, values, strict=True):
+            pretend(wanted.job(trial, task, FIRST_SEED), value)
+    assert wanted.ranked([0, 1], [FIRST_SEED])[0] == 0
+
+
+def test_a_real_search_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["tune", "lqr-302", "--method", "es", "--trials", "1", "--steps", "1000", "--episodes", "1"]
+    assert main([*command, "--out", str(tmp_path / "o"), "--runs", str(tmp_path / "r"), "--jobs", "2"]) == 0
+    assert "best: what is in use" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("bad", [["tune"], ["tune", "hopper", "--trials", "0"], ["tune", "hopper", "--method", "pg"]])
+def test_a_search_that_makes_no_sense_is_refused(bad: list[str]) -> None:
+    try:
+        assert main(bad) == 2
+    except SystemExit as stopped:
+        assert stopped.code == 2
+
+
+def test_a_verdict_needs_an_interval_beyond_a_half() -> None:
+    assert verdict(Interval(0.9, 0.6, 1.0)) == "above"
+    assert verdict(Interval(0.1, 0.0, 0.4)) == "below"
+    assert verdict(Interval(0.6, 0.4, 0.8)) == "not resolved"
+    assert verdict(None) == "too few seeds"
+
+
+class TestPublished:
+    """What results/benchmark says is what its records say."""
+
+    records = read_group(RESULTS / "benchmark")
+
+    def test_the_table_is_made_of_the_records(self) -> None:
+        found = grid(self.records)
+        paper = {task: text for task in found if (text := score(task, "cv"))}
+        made = table(
+            found,
+            ("cv", "es"),
+            seconds=median_seconds(RESULTS / "benchmark"),
+            published={"the paper's CV, 2e7": paper, **PEERS},
+        )
+        assert made == (RESULTS / "benchmark" / "table.md").read_text()
+
+    def test_every_run_has_the_presets_settings(self) -> None:
+        """Settings that were changed since would make the table somebody else's."""
+        for record in self.records:
+            asked = {"seed": record.config.seed, "steps": record.config.steps, "eval_every": 0}
+            today = make_config(record.config.task, record.config.method, "tuned", asked)
+            assert changed(record.config, today) == [], (record.config.task, record.config.method)
+
+    def test_no_seed_was_tuned_on(self) -> None:
+        assert max(record.config.seed for record in self.records) < FIRST_SEED
+
+    def test_no_control_variate_ends_below_where_it_started(self) -> None:
+        for record in self.records:
+            if record.config.method == "cv":
+                assert np.mean(record.final["mean_action"]) > np.mean(record.untrained), record.config.task
+
+    def test_four_tasks_are_won_outright(self) -> None:
+        """As README and results/benchmark/README.md say: every seed above every seed."""
+        found = grid(self.records)
+        won = {task for task, row in found.items() if (p := above(row, "cv", "es")) is not None and p.low == 1}
+        assert won >= {"hopper", "halfcheetah", "dm-cheetah-run", "dm-cartpole-swingup"}
+
+
+def test_rendering_nothing_is_refused(tmp_path: Path) -> None:
+    from quell.errors import UsageError
+
+    with pytest.raises(UsageError, match="no records"):
+        render(tmp_path, ("cv", "es"))

@@ -1,0 +1,84 @@
+"""Critics: generalised advantages against their definition, and fits that learn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from quell import registry
+from quell.estimate import Problem
+from quell.estimate.critic import discounted_sum, generalised_advantages
+from quell.estimate.returns import reward_to_go
+from quell.perturb.gaussian import Gaussian
+from quell.policy import Policy
+from quell.types import Array
+
+STEPS = np.array([7, 4])
+TERMINATED = np.array([False, True])
+
+
+def episodes() -> tuple[Array, Array]:
+    """Rewards and values [2, 8], zero after the ends."""
+    rng = np.random.default_rng(0)
+    running = np.arange(8) < STEPS[:, None]
+    return np.where(running, rng.standard_normal((2, 8)), 0.0), np.where(running, rng.standard_normal((2, 8)), 0.0)
+
+
+def by_definition(rewards: Array, values: Array, gamma: float, trace: float) -> Array:
+    """A_t = sum_k (gamma lambda)^k delta_{t+k}, term by term."""
+    found = np.zeros_like(rewards)
+    for m, (steps, terminated) in enumerate(zip(STEPS, TERMINATED, strict=True)):
+        after = np.append(values[m, 1:steps], 0.0 if terminated or gamma == 1 else values[m, steps - 1])
+        delta = rewards[m, :steps] + gamma * after - values[m, :steps]
+        for t in range(steps):
+            found[m, t] = sum((gamma * trace) ** k * delta[t + k] for k in range(steps - t))
+    return found
+
+
+@pytest.mark.parametrize("xp", [np, jnp], ids=["numpy", "jax"])
+@pytest.mark.parametrize(("gamma", "trace"), [(0.9, 0.8), (0.99, 1.0), (1.0, 0.5), (1.0, 1.0), (0.9, 0.0)])
+def test_advantages_are_what_they_are_defined_as(xp: Any, gamma: float, trace: float) -> None:
+    rewards, values = episodes()
+    got = generalised_advantages(xp, xp.asarray(rewards), xp.asarray(values), STEPS, TERMINATED, gamma, trace)
+    np.testing.assert_allclose(got, by_definition(rewards, values, gamma, trace), atol=1e-12 if xp is np else 1e-5)
+
+
+def test_without_discount_it_is_the_reward_to_go_less_the_value() -> None:
+    rewards, values = episodes()
+    got = generalised_advantages(np, rewards, values, STEPS, TERMINATED, 1.0, 1.0)
+    running = np.arange(8) < STEPS[:, None]
+    np.testing.assert_allclose(got, np.where(running, reward_to_go(rewards, [1.0])[0] - values, 0.0), atol=1e-12)
+
+
+def test_a_discounted_sum_runs_backwards() -> None:
+    np.testing.assert_allclose(discounted_sum(np, np.array([1.0, 2.0, 4.0]), 0.5), [3.0, 4.0, 4.0])
+
+
+@pytest.mark.parametrize("critic", [cls() for cls in registry.table("critic").values()], ids=registry.name_of)
+def test_a_critic_learns_a_value_function(critic: Any) -> None:
+    """V(s, t) = s_0^2 + (1 - t) s_1 plus noise: after thirty batches little of its variance is left on fresh states."""
+    problem = Problem(Policy(3, 1, hidden=()), Gaussian(), 0)
+    rng, horizon = np.random.default_rng(1), 200
+    time = np.arange(horizon) / horizon
+
+    def value(obs: Array) -> Array:
+        return np.square(obs[..., 0]) + (1 - time) * obs[..., 1]
+
+    state = critic.init(problem)
+    for iteration in range(30):
+        sums: dict[str, Any] = {}
+        for _ in range(4):
+            obs = rng.standard_normal((2, horizon, 3)).astype(np.float32)
+            target = value(obs) + 0.3 * rng.standard_normal((2, horizon))
+            row = critic.shared(state, 4)
+            for name, term in critic.terms(np, row, obs, time, target, np.array([horizon, horizon])).items():
+                join = np.concatenate if name.startswith("collected.") else sum
+                sums[name] = join([sums[name], term]) if name in sums else np.asarray(term)
+        state = critic.update(problem, state, sums, iteration)
+    obs = rng.standard_normal((2, horizon, 3)).astype(np.float32)
+    predicted = critic.predict(np, critic.shared(state, 4), obs, time)
+    left = np.var(predicted - value(obs)) / np.var(value(obs))
+    assert left < 0.1  # 0.004 (features) and 0.03 (network) when written; a critic that predicts the mean leaves 1

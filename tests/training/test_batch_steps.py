@@ -1,0 +1,72 @@
+"""Batches in steps: as many pairs as fill them, the same for any number of workers and across a resume."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import quell
+from quell.rollout import default_compute
+from quell.training.iteration import FIRST_GUESS, Trainer, visited
+from quell.training.methods import make_config
+from quell.types import Rollouts
+
+SHORT: dict[str, Any] = {"batch_steps": 400, "eval_episodes": 1, "critic.updates": 5}
+
+
+def train(out: Path, workers: int, steps: int = 2500, **settings: Any) -> quell.Result:
+    return quell.train(
+        "hopper", steps=steps, workers=workers, out=out, progress=False, eval_every=0, **SHORT, **settings
+    )
+
+
+def test_pairs_follow_from_the_lengths_so_far() -> None:
+    config = make_config("hopper", "cv", "tuned", SHORT).validate()
+    trainer = Trainer(config, default_compute(1))
+    try:
+        state = trainer.initial_state()
+        assert trainer.pairs(state) == 400 // (2 * FIRST_GUESS)
+        state, row = trainer.iterate(state)
+        assert state.episode_length == row["episode_length"]
+        assert trainer.pairs(state) == int(np.ceil(400 / (2 * state.episode_length)))
+    finally:
+        trainer.close()
+
+
+def test_a_task_that_never_ends_is_known_from_the_start() -> None:
+    config = make_config("swimmer", "cv", "tuned", {"batch_steps": 6000}).validate()
+    trainer = Trainer(config, default_compute(1))
+    try:
+        assert trainer.pairs(trainer.initial_state()) == 3
+    finally:
+        trainer.close()
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_the_same_bits_for_any_number_of_workers(workers: int, tmp_path: Path) -> None:
+    alone, together = train(tmp_path / "one", 1), train(tmp_path / "many", workers)
+    assert alone.iteration == together.iteration > 2
+    assert (alone.theta == together.theta).all()
+
+
+def test_the_same_bits_across_a_resume(tmp_path: Path) -> None:
+    whole = train(tmp_path / "whole", 2, checkpoint_every=1)
+    part = train(tmp_path / "part", 1, steps=900, checkpoint_every=1)
+    again = quell.resume(part.path, steps=2500, workers=2, progress=False)
+    # the schedule looks at the budget, so only a constant one is the same from the start
+    whole_constant = train(tmp_path / "w2", 2, checkpoint_every=1, **{"step.schedule": "constant"})
+    part_constant = train(tmp_path / "p2", 1, steps=900, checkpoint_every=1, **{"step.schedule": "constant"})
+    again_constant = quell.resume(part_constant.path, steps=2500, workers=2, progress=False)
+    assert (again_constant.theta == whole_constant.theta).all()
+    assert again_constant.iteration == whole_constant.iteration
+    assert not (again.theta == whole.theta).all()
+
+
+def test_states_are_spread_over_all_steps() -> None:
+    """Of an episode of 300 steps and one of 900, a quarter and three quarters of the states."""
+    states = np.stack([np.full((5, 1), 0.0), np.full((5, 1), 1.0)]).astype(np.float32)
+    rollouts = Rollouts(np.zeros((2, 9)), np.array([300, 900]), np.zeros(2, bool), None, np.zeros((2, 2, 1)), states)
+    assert visited(rollouts, 400).mean() == pytest.approx(0.75, abs=0.01)

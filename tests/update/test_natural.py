@@ -1,0 +1,84 @@
+"""The natural step: as far as the KL divergence allows, along the inverse Fisher matrix."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from quell.keys import Purpose, generator
+from quell.policy import Policy
+from quell.policy.likelihood import fisher_product
+from quell.types import Array
+from quell.update import Context
+from quell.update.natural import SLACK, Natural
+
+GAUSSIAN = Policy(5, 3, hidden=(8, 8), activation="tanh", init_std=0.5)
+CATEGORICAL = Policy(5, 4, "categorical", hidden=(8,), activation="tanh")
+
+
+def context(policy: Policy, *, steps: int = 0, states: int = 400) -> Context:
+    rng = np.random.default_rng(3)
+    theta = policy.init(generator(0, Purpose.INIT))
+    seen = rng.standard_normal((states, policy.obs_size)).astype(np.float32)
+    return Context(policy, steps, 1000, theta, seen)
+
+
+def gradient_of(policy: Policy, seed: int = 1) -> Array:
+    return np.random.default_rng(seed).standard_normal(policy.dim).astype(np.float32)
+
+
+@pytest.mark.parametrize("policy", [GAUSSIAN, CATEGORICAL], ids=["gaussian", "categorical"])
+@pytest.mark.parametrize("kl", [1e-4, 1e-2, 0.1])
+def test_the_divergence_is_what_was_asked_for(policy: Policy, kl: float) -> None:
+    """To second order for small steps, and never more than the slack for long ones."""
+    where, step = context(policy), Natural(kl=kl)
+    moved, _, facts = step.step(where.theta, gradient_of(policy), step.init(policy, where.theta), where)
+    assert facts["update/kl"] == pytest.approx(where.kl(moved))
+    assert facts["update/kl"] <= SLACK * kl
+    if kl <= 1e-3:
+        assert facts["update/kl"] == pytest.approx(kl, rel=0.2)
+
+
+def test_the_direction_is_the_natural_gradient() -> None:
+    """In a policy of one layer the Kronecker form is exact: F times the step is along the gradient (damping aside)."""
+    policy = Policy(4, 2, hidden=(), init_std=0.5)
+    where = context(policy, states=4000)
+    step, gradient = Natural(kl=1e-6, damping=1e-9), gradient_of(policy)
+    moved, _, _ = step.step(where.theta, gradient, step.init(policy, where.theta), where)
+    taken = (moved - where.theta).astype(np.float64)
+    product = np.asarray(fisher_product(policy)(where.theta, where.states, taken.astype(np.float32)), np.float64)
+    cosine = product @ gradient / (np.linalg.norm(product) * np.linalg.norm(gradient))
+    assert cosine > 0.999
+    along = taken @ gradient / (np.linalg.norm(taken) * np.linalg.norm(gradient))
+    assert along < 0.99  # which is not the gradient's own direction
+
+
+def test_the_divergence_falls_with_the_schedule() -> None:
+    step = Natural(kl=1e-3, schedule="linear")
+    facts = [
+        step.step(w.theta, gradient_of(GAUSSIAN), step.init(GAUSSIAN, w.theta), w)[2]["update/kl"]
+        for w in (context(GAUSSIAN, steps=0), context(GAUSSIAN, steps=750))
+    ]
+    assert facts[1] == pytest.approx(facts[0] / 4, rel=0.2)
+
+
+def test_past_batches_count_by_their_decay() -> None:
+    """The same states twice leave the metric as it was; decay 0 forgets all but the last."""
+    where, step = context(GAUSSIAN), Natural(decay=0.5)
+    state = step.init(GAUSSIAN, where.theta)
+    assert step.metric(GAUSSIAN, state) is None
+    _, once, _ = step.step(where.theta, gradient_of(GAUSSIAN), state, where)
+    _, twice, _ = step.step(where.theta, gradient_of(GAUSSIAN), once, where)
+    assert twice["count"] == pytest.approx(1.5 * once["count"])
+    vector = gradient_of(GAUSSIAN, 2)
+    first, second = step.metric(GAUSSIAN, once), step.metric(GAUSSIAN, twice)
+    assert first is not None
+    assert second is not None
+    np.testing.assert_allclose(first.apply(vector, -1), second.apply(vector, -1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("gradient", [np.zeros(GAUSSIAN.dim), np.full(GAUSSIAN.dim, np.nan)], ids=["zero", "nan"])
+def test_nothing_to_go_by_is_no_step(gradient: Array) -> None:
+    where, step = context(GAUSSIAN), Natural()
+    moved, _, _ = step.step(where.theta, gradient.astype(np.float32), step.init(GAUSSIAN, where.theta), where)
+    assert (moved == where.theta).all()
