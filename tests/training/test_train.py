@@ -71,7 +71,9 @@ def test_every_method_trains(method: str, tmp_path: Path) -> None:
         assert 0.2 * steps < moved.max() < 1.1 * steps, "every step of Adam's is about the learning rate at first"
     else:
         assert isinstance(result.config.step, Natural)
-        assert all(0.5 < row["update/kl"] / result.config.step.kl < 1.5 for row in result.history)
+        ratios = [row["update/kl"] / result.config.step.kl for row in result.history]
+        assert 0.1 < min(ratios), ratios
+        assert max(ratios) <= 1.5, "a step is shortened until its divergence is at most half as much again"
     assert (moved > 0).mean() > 0.5
     assert all(set(row) <= set(METRICS) for row in result.history)
     assert result.history[0]["update/ratio"] > 0
