@@ -17,10 +17,7 @@ def record_of(result: Result, episodes: int, label: str = "") -> Record:
     return Record(
         config=result.config,
         versions={"python": made_with["python"], "packages": made_with["packages"]},
-        final={
-            "sampled": _returns(result, episodes),
-            "mean_action": _returns(result, episodes, mean_action=True),
-        },
+        final={"sampled": _returns(result, episodes), "mean_action": _returns(result, episodes, mean_action=True)},
         untrained=_returns(untrained(result), episodes),
         curve=thin(result.history),
         label=label,

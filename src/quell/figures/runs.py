@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quell.figures.style import (
-    draw_band,
-    legend_line,
-    looks,
-    new_figure,
-    on_common_steps,
-    save,
-    step_axis,
-    style_axes,
-)
+from quell.figures.style import draw_band, legend_line, looks, new_figure, on_common_steps, save, step_axis, style_axes
 from quell.runs.record import Record
 
 if TYPE_CHECKING:

@@ -10,14 +10,7 @@ import numpy as np
 
 from quell.paper.published import LABELS
 from quell.runs.record import Record
-from quell.stats import (
-    Interval,
-    MeanStd,
-    area_under_curve,
-    iqm_interval,
-    mean_std,
-    probability_of_improvement,
-)
+from quell.stats import Interval, MeanStd, area_under_curve, iqm_interval, mean_std, probability_of_improvement
 
 Grid = dict[str, dict[str, list[Record]]]
 """task -> method -> its runs, by seed"""

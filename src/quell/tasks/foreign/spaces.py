@@ -37,8 +37,7 @@ def observation_filler(space: Any) -> tuple[int, Fill]:
     if isinstance(space, spaces.Dict):
         keys = list(space.spaces)
         return _fill_parts(
-            [observation_filler(space.spaces[key]) for key in keys],
-            lambda value: [value[key] for key in keys],
+            [observation_filler(space.spaces[key]) for key in keys], lambda value: [value[key] for key in keys]
         )
     raise UsageError(f"observations of the kind {space} cannot be flattened to a fixed number of values")
 
