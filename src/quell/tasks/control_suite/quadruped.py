@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,6 @@ OTHER_TASKS = {"wall_px", "wall_py", "wall_nx", "wall_ny", "ball", "target"}
 INERTIAL, VELOCITY, FORCES = slice(0, 6), slice(6, 9), slice(9, 33)  # of sensordata
 
 
-@dataclass(frozen=True, kw_only=True)
 class Quadruped(ControlSuiteTask):
     """The robot, what it feels of itself, and a start in any orientation just above the ground.
 
@@ -23,16 +21,16 @@ class Quadruped(ControlSuiteTask):
     model has already.
     """
 
-    action_size: ClassVar[int] = 12
-    domain: ClassVar[str] = "quadruped"
-    frame_skip: ClassVar[int] = 4
-    in_sync: ClassVar[bool] = True
-    sensors_once: ClassVar[bool] = True
-    raise_until_free: ClassVar[float] = 0.01
-    fields: ClassVar[tuple[str, ...]] = ("qpos", "qvel", "act", "sensordata")
-    floor_size: ClassVar[int]
-    left_out: ClassVar[set[str]] = OTHER_TASKS
-    sensors: ClassVar[int]
+    action_size = 12
+    domain = "quadruped"
+    frame_skip = 4
+    in_sync = True
+    sensors_once = True
+    raise_until_free = 0.01
+    fields = ("qpos", "qvel", "act", "sensordata")
+    floor_size: int
+    left_out = OTHER_TASKS
+    sensors: int
 
     def adapt(self, mjcf: ET.Element) -> None:
         world, sensors = mjcf.find("worldbody"), mjcf.find("sensor")
@@ -73,14 +71,13 @@ class Quadruped(ControlSuiteTask):
         return state["sensordata"][:, self.sensors + 2]
 
 
-@dataclass(frozen=True, kw_only=True)
 class QuadrupedWalk(Quadruped):
-    name: ClassVar[str] = "dm-quadruped-walk"
-    summary: ClassVar[str] = "four-legged robot, walk at 0.5 m/s (Control Suite; the paper's AntWalk)"
-    obs_size: ClassVar[int] = 78
-    floor_size: ClassVar[int] = 10
-    left_out: ClassVar[set[str]] = OTHER_TASKS | {"terrain", "rangefinder"}
-    sensors: ClassVar[int] = 36
+    name = "dm-quadruped-walk"
+    summary = "four-legged robot, walk at 0.5 m/s (Control Suite; the paper's AntWalk)"
+    obs_size = 78
+    floor_size = 10
+    left_out = OTHER_TASKS | {"terrain", "rangefinder"}
+    sensors = 36
 
     def reward(self, xp: Any, before: State, action: Any, after: State, ended: Any) -> Any:
         speed = after["sensordata"][:, VELOCITY][:, 0]

@@ -7,8 +7,7 @@ ten times as long as the physics, so the terrain is left to our own ray casting,
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -30,17 +29,14 @@ UNITS = np.array([CELL, CELL, 5.0])  # metres per cell and per height
 REACH = 19.1  # metres; from here on tanh is 1 to the last bit, as it is for nothing in sight
 
 
-@dataclass(frozen=True, kw_only=True)
 class QuadrupedEscape(Quadruped):
-    name: ClassVar[str] = "dm-quadruped-escape"
-    summary: ClassVar[str] = (
-        "four-legged robot, climb out of a bowl of random terrain (Control Suite; the paper's AntEscape)"
-    )
-    obs_size: ClassVar[int] = 101
-    own_model: ClassVar[bool] = True
-    unseen_geom: ClassVar[int] = 1  # the terrain
-    floor_size: ClassVar[int] = 40
-    sensors: ClassVar[int] = 56
+    name = "dm-quadruped-escape"
+    summary = "four-legged robot, climb out of a bowl of random terrain (Control Suite; the paper's AntEscape)"
+    obs_size = 101
+    own_model = True
+    unseen_geom = 1  # the terrain
+    floor_size = 40
+    sensors = 56
 
     def adapt(self, mjcf: ET.Element) -> None:
         super().adapt(mjcf)

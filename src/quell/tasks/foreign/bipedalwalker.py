@@ -8,7 +8,6 @@ seed, which is drawn from the member's generator.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from quell.errors import require
 from quell.tasks.base import Simulator, Task
@@ -18,14 +17,13 @@ from quell.tasks.base import Simulator, Task
 class BipedalWalker(Task):
     horizon: int = 1600
 
-    name: ClassVar[str] = "bipedalwalker"
-    original: ClassVar[str] = "envpool:BipedalWalker-v3"
-    summary: ClassVar[str] = "two legs over rough ground (BipedalWalker-v3)"
-    obs_size: ClassVar[int] = 24
-    action_size: ClassVar[int] = 4
-    can_terminate: ClassVar[bool] = True
-    engine: ClassVar[str] = "envpool"
-    extra: ClassVar[str | None] = "envpool"
+    name = "bipedalwalker"
+    original = "envpool:BipedalWalker-v3"
+    summary = "two legs over rough ground (BipedalWalker-v3)"
+    obs_size, action_size = 24, 4
+    can_terminate = True
+    engine = "envpool"
+    extra = "envpool"
 
     def simulator(self, members: int) -> Simulator:
         require("envpool", f"task {self.name!r}")

@@ -11,14 +11,14 @@ import importlib
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quell.errors import UsageError, did_you_mean, require
 from quell.tasks.base import Array
-from quell.tasks.foreign.base import Facts, ForeignSimulator, ForeignTask, as_pairs
+from quell.tasks.foreign.base import ForeignSimulator, ForeignTask, as_pairs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +27,8 @@ class EnvPoolTask(ForeignTask):
     kwargs: tuple[tuple[str, Any], ...] = ()
     """Arguments for making the environment, as (name, value) pairs."""
 
-    engine: ClassVar[str] = "envpool"
-    extra: ClassVar[str | None] = "envpool"
+    engine = "envpool"
+    extra = "envpool"
 
     @property
     def original(self) -> str:
@@ -47,7 +47,7 @@ class EnvPoolSimulator(ForeignSimulator):
         self._id = task.env_id
         self._kwargs = dict(task.kwargs)
         observations, actions, _ = describe(task.env_id, **self._kwargs)
-        if task.facts.time_limit is not None:
+        if task.time_limit is not None:
             self._kwargs["max_episode_steps"] = task.horizon
         super().__init__(task, observations, actions)
         self._pool: Any = None
@@ -79,13 +79,13 @@ class EnvPoolSimulator(ForeignSimulator):
             try:
                 self._record(member, _first(observation), reward[0], terminated[0], truncated[0])
             except Exception as error:
-                raise self._blame(member, error) from error
+                raise self._failure(member, error) from error
 
 
 def from_id(env_id: str, horizon: int = 0, **kwargs: Any) -> EnvPoolTask:
     """The task `envpool:ID`; other keywords go to EnvPool."""
-    name, given, facts = f"envpool:{env_id}", as_pairs(kwargs), Facts.of_spaces(*describe(env_id, **kwargs))
-    return EnvPoolTask(label=name, env_id=env_id, horizon=facts.horizon(horizon, name), kwargs=given, facts=facts)
+    given, facts = as_pairs(kwargs), describe(env_id, **kwargs)
+    return EnvPoolTask.of_spaces(f"envpool:{env_id}", horizon, *facts, env_id=env_id, kwargs=given)
 
 
 def describe(env_id: str, **kwargs: Any) -> tuple[Any, Any, int | None]:

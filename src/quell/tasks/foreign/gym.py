@@ -13,14 +13,14 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quell.errors import EnvironmentFailure, MissingExtra, UsageError, did_you_mean
 from quell.tasks.base import Array
-from quell.tasks.foreign.base import Facts, ForeignSimulator, ForeignTask, as_pairs, describe
+from quell.tasks.foreign.base import ForeignSimulator, ForeignTask, as_pairs, describe
 
 STEP = "(observation, reward, terminated, truncated, info)"
 
@@ -43,14 +43,14 @@ class Source:
     kwargs: tuple[tuple[str, Any], ...] = ()
     """Arguments for making the environment, as (name, value) pairs."""
 
-    def task(self, label: str, horizon: int) -> GymTask:
+    def task(self, name: str, horizon: int) -> GymTask:
         """A task on such environments; horizon 0 stands for their own time limit."""
         env = self.make()
         try:
-            facts = Facts.of_spaces(env.observation_space, env.action_space, self._time_limit(env))
+            spaces = env.observation_space, env.action_space
+            return GymTask.of_spaces(name, horizon, *spaces, self._time_limit(env), source=self)
         finally:
             env.close()
-        return GymTask(label=label, source=self, facts=facts, horizon=facts.horizon(horizon, label))
 
     def make(self) -> Any:
         """A new environment, without the time limit that gymnasium.make would add: that is the engine's business."""
@@ -111,7 +111,7 @@ class GymTask(ForeignTask):
 
     source: Source
 
-    engine: ClassVar[str] = "gymnasium"
+    engine = "gymnasium"
 
     @property
     def original(self) -> str | None:
@@ -145,7 +145,7 @@ class GymSimulator(ForeignSimulator):
                 observation, _ = self._envs[member].reset(seed=seed)
                 self._fill(self._observations[member], observation)
             except Exception as error:
-                raise self._blame(member, error) from error
+                raise self._failure(member, error) from error
         return self._checked()
 
     def step(self, actions: Array, active: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
@@ -157,7 +157,7 @@ class GymSimulator(ForeignSimulator):
                     raise ValueError(f"step returned {len(result)} values, {STEP} are expected")
                 self._record(member, *result[:4])
             except Exception as error:
-                raise self._blame(member, error) from error
+                raise self._failure(member, error) from error
         return self._checked(), self._rewards, self._terminated
 
 

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from quell.tasks.base import State, within
 from quell.tasks.gymnasium.base import GymnasiumTask
 
 
-@dataclass(frozen=True, kw_only=True)
 class Hopper(GymnasiumTask):
-    name: ClassVar[str] = "hopper"
-    summary: ClassVar[str] = "planar one-legged hopper, hop forward (Gymnasium)"
-    obs_size: ClassVar[int] = 11
-    action_size: ClassVar[int] = 3
-    can_terminate: ClassVar[bool] = True
-    family: ClassVar[str] = "Hopper"
-    asset: ClassVar[str] = "hopper.xml"
-    frame_skip: ClassVar[int] = 4
-    reset_noise: ClassVar[float] = 5e-3
+    name = "hopper"
+    summary = "planar one-legged hopper, hop forward (Gymnasium)"
+    obs_size, action_size = 11, 3
+    can_terminate = True
+    asset = "hopper.xml"
+    frame_skip = 4
+    reset_noise = 5e-3
 
     def observe(self, xp: Any, state: State) -> Any:
         return xp.concatenate([state["qpos"][:, 1:], within(xp, state["qvel"], -10, 10)], axis=1)
 
     def reward(self, xp: Any, before: State, action: Any, after: State, ended: Any) -> Any:
         speed = (after["qpos"][:, 0] - before["qpos"][:, 0]) / 0.008
-        upright = self.bonus(xp, ended)
-        return speed + upright - 1e-3 * xp.square(action).sum(axis=1)
+        return speed + self.bonus(xp, ended) - 1e-3 * xp.square(action).sum(axis=1)
 
     def terminated(self, xp: Any, state: State) -> Any:
         height, rest = state["qpos"][:, 1], xp.concatenate([state["qpos"][:, 2:], state["qvel"]], axis=1)

@@ -15,9 +15,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,16 +34,14 @@ LEGS = [1, 2, 4, 5]  # of those, the shins and thighs, which must not touch the 
 STATE = {"joint": 6, "speed": 6, "torso": 3, "angles": 3, "velocity": 3, "x": 0, "floor": 6, "clash": 0}
 
 
-@dataclass(frozen=True, kw_only=True)
 class RoboschoolHalfCheetah(Task):
-    name: ClassVar[str] = "roboschool-halfcheetah"
-    original: ClassVar[str] = "roboschool:RoboschoolHalfCheetah-v1"
-    summary: ClassVar[str] = "heavy planar cheetah, run forward (RoboschoolHalfCheetah-v1 on PyBullet)"
-    obs_size: ClassVar[int] = 26
-    action_size: ClassVar[int] = 6
-    can_terminate: ClassVar[bool] = True
-    engine: ClassVar[str] = "pybullet"
-    extra: ClassVar[str | None] = "robo"
+    name = "roboschool-halfcheetah"
+    original = "roboschool:RoboschoolHalfCheetah-v1"
+    summary = "heavy planar cheetah, run forward (RoboschoolHalfCheetah-v1 on PyBullet)"
+    obs_size, action_size = 26, 6
+    can_terminate = True
+    engine = "pybullet"
+    extra = "robo"
 
     def simulator(self, members: int) -> CheetahSimulator:
         require("robo", f"task {self.name!r}")

@@ -11,8 +11,7 @@ player. A ball that is out, or that nobody has returned for 150 steps, is served
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -26,14 +25,12 @@ WALL = 1.0
 SHORTEST_RALLY = 20  # steps; a serve of at most 2.5 m/s needs more to reach a paddle
 
 
-@dataclass(frozen=True, kw_only=True)
 class RoboschoolPong(ArrayTask):
-    name: ClassVar[str] = "roboschool-pong"
-    original: ClassVar[str] = "roboschool:RoboschoolPong-v1"
-    summary: ClassVar[str] = "hit the ball past a waiting opponent (RoboschoolPong-v1 as arrays)"
-    obs_size: ClassVar[int] = 13
-    action_size: ClassVar[int] = 2
-    action_limit: ClassVar[float] = 1.0
+    name = "roboschool-pong"
+    original = "roboschool:RoboschoolPong-v1"
+    summary = "hit the ball past a waiting opponent (RoboschoolPong-v1 as arrays)"
+    obs_size, action_size = 13, 2
+    action_limit = 1.0
 
     def draw(self, rng: np.random.Generator) -> Draws:
         return (draw_serves(rng, self.horizon),)
