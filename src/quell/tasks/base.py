@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -173,9 +173,7 @@ def within(xp: Any, value: Any, low: Any, high: Any) -> Any:
     return xp.minimum(xp.maximum(value, low), high)
 
 
-def folder_of(package: str) -> Path:
-    """The folder of an installed package, found without importing it."""
-    spec = find_spec(package)
-    assert spec is not None
-    assert spec.submodule_search_locations
-    return Path(spec.submodule_search_locations[0])
+def folder_of(package: str) -> Path | None:
+    """The folder of a package, found without importing it; None if it is not installed."""
+    spec = importlib.util.find_spec(package)
+    return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None

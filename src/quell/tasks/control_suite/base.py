@@ -9,7 +9,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from typing import Any
 
-from quell.errors import require
+from quell.errors import MissingExtra
 from quell.tasks.base import MujocoTask, folder_of, within
 
 SKY = "./common/skybox.xml"
@@ -31,8 +31,10 @@ class ControlSuiteTask(MujocoTask):
     def model(self) -> Any:
         from quell.tasks.mujoco import load_model
 
-        require("dm", f"task {self.name!r}")
-        folder = folder_of("dm_control") / "suite"
+        package = folder_of("dm_control")
+        if package is None:
+            raise MissingExtra("dm", f"task {self.name!r}")
+        folder = package / "suite"
         mjcf = ET.parse(folder / f"{self.domain}.xml").getroot()
         self.adapt(mjcf)
         assets = {name: (folder / name).read_bytes() for name in SHARED_FILES}

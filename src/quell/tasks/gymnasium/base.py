@@ -39,7 +39,9 @@ class GymnasiumTask(MujocoTask):
     def model(self) -> Any:
         from quell.tasks.mujoco import load_model
 
-        return load_model(str(folder_of("gymnasium") / "envs/mujoco/assets" / self.asset))
+        folder = folder_of("gymnasium")
+        assert folder is not None  # a core dependency
+        return load_model(str(folder / "envs/mujoco/assets" / self.asset))
 
     @property
     def original(self) -> str:
