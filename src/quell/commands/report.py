@@ -9,6 +9,9 @@ from typing import Annotated
 import tyro
 
 from quell.errors import UsageError, require
+from quell.paper.published import LABELS
+from quell.paper.render import html_tables
+from quell.report.build import build, check_videos
 
 DESCRIPTION = """Write one HTML page that opens offline: learning curves to switch, zoom and hover, tables beside the
 paper's numbers, variance measurements, settings and films. PATHS are run folders, or folders with results of
@@ -32,11 +35,6 @@ def main(arguments: list[str]) -> int:
         if not path.exists():
             raise UsageError(f"{str(path)!r} does not exist")
     require("report", "`quell report`")
-
-    from quell.paper.published import LABELS
-    from quell.paper.render import html_tables
-    from quell.report.build import build, check_videos
-
     check_videos(parsed.video)
     page = build(parsed.paths, title=parsed.title, videos=parsed.video, labels=LABELS, tables=html_tables)
     try:

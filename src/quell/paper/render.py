@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from quell.errors import UsageError, require
+from quell.figures.bars import improvement_bars
+from quell.figures.runs import curve_panels
 from quell.paper import formats
 from quell.paper.entries import ENTRIES, Entry
 from quell.paper.published import label
@@ -49,9 +51,6 @@ def render_all(out: Path) -> list[Path]:
 
 def render_group(group: Path) -> list[Path]:
     """Every table and figure for which the group has runs."""
-    from quell.figures.bars import improvement_bars
-    from quell.figures.runs import curve_panels
-
     records = read_group(group)
     written = []
     for name, entry in ENTRIES.items():

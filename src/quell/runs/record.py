@@ -65,15 +65,7 @@ class Record:
 
     def write(self, path: Path) -> None:
         """As JSON with sorted keys."""
-        facts = {
-            "config": to_dict(self.config),
-            "versions": self.versions,
-            "final": self.final,
-            "untrained": self.untrained,
-            "curve": self.curve,
-            "label": self.label,
-            "variance": self.variance,
-        }
+        facts = {**vars(self), "config": to_dict(self.config)}
         parts = [f'"{name}": {json.dumps(value, sort_keys=True)}' for name, value in facts.items()]
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, ("{\n" + ",\n".join(parts) + "\n}\n").encode())
@@ -109,15 +101,9 @@ def from_facts(facts: Mapping[str, Any]) -> Record:
         rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
         label = facts.get("name", config.method).removeprefix(config.method).removeprefix("-")
         facts = {**facts, "curve": thin(rows), "label": label, "variance": variance_ratio(rows)}
-    return Record(
-        config=config,
-        versions=facts["versions"],
-        final=facts["final"],
-        untrained=facts.get("untrained", []),
-        curve=facts["curve"],
-        label=facts.get("label", ""),
-        variance=facts.get("variance"),
-    )
+    needed = {name: facts[name] for name in ("versions", "final", "curve")}
+    more = {"label": facts.get("label", ""), "variance": facts.get("variance")}
+    return Record(config, untrained=facts.get("untrained", []), **needed, **more)
 
 
 def from_folder(run: Run) -> Record:

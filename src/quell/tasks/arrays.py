@@ -14,9 +14,8 @@ from quell.tasks.base import Array, Draws, State, Task
 class ArrayTask(Task):
     """A task that is all arrays: s_0, o_0 = initial(draws), then s_t+1, o_t+1, r_t = step(s_t, a_t).
 
-    Episodes last for the whole horizon.
-    `initial` and `step` take an array namespace `xp` (numpy or jax.numpy). A member's rows must not depend on the
-    others', to the last bit.
+    Episodes last for the whole horizon. `initial` and `step` take an array namespace `xp` (numpy or jax.numpy). A
+    member's rows must not depend on the others', to the last bit.
     """
 
     action_limit: float | None = None

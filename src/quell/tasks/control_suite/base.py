@@ -54,6 +54,12 @@ def small_sky(mjcf: bytes) -> bytes:
     return ET.tostring(root)
 
 
+def find(element: ET.Element, path: str) -> ET.Element:
+    found = element.find(path)
+    assert found is not None
+    return found
+
+
 def rise(xp: Any, x: Any, target: float, margin: float, at_margin: float = 0.0) -> Any:
     """1 from `target` upwards; below, a straight line through `at_margin` at `target - margin` down to 0."""
     return within(xp, 1 - (1 - at_margin) * (target - x) / margin, 0, 1)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from quell.tasks.base import Draws, State
-from quell.tasks.control_suite.base import ControlSuiteTask, bell, dome
+from quell.tasks.control_suite.base import ControlSuiteTask, bell, dome, find
 
 
 class Cartpole(ControlSuiteTask):
@@ -66,23 +66,17 @@ class CartpoleTwoPoles(CartpoleSwingup):
     obs_size = 8
 
     def adapt(self, mjcf: ET.Element) -> None:
-        world = _find(mjcf, "worldbody")
-        second = ET.SubElement(_find(world, "body/body"), "body", name="pole_2", pos="0 0 1", childclass="pole")
+        world = find(mjcf, "worldbody")
+        second = ET.SubElement(find(world, "body/body"), "body", name="pole_2", pos="0 0 1", childclass="pole")
         ET.SubElement(second, "joint", name="hinge_2")
         ET.SubElement(second, "geom", name="pole_2")
-        _find(world, "geom").set("pos", "0 0 -1.05")  # the floor stays below the lower pole's reach
+        find(world, "geom").set("pos", "0 0 -1.05")  # the floor stays below the lower pole's reach
         for camera, position in zip(world.iter("camera"), ("0 -5 1", "0 -4 2"), strict=True):
             camera.set("pos", position)
 
 
 def _pole_angles(xp: Any, state: State) -> Any:
     return xp.cumsum(state["qpos"][:, 1:], axis=1)
-
-
-def _find(element: ET.Element, path: str) -> ET.Element:
-    found = element.find(path)
-    assert found is not None
-    return found
 
 
 TASKS = [CartpoleBalance, CartpoleSwingup, CartpoleTwoPoles]

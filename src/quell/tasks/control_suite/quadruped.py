@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from quell.tasks.base import Draws, State
-from quell.tasks.control_suite.base import ControlSuiteTask, rise
+from quell.tasks.control_suite.base import ControlSuiteTask, find, rise
 
 OTHER_TASKS = {"wall_px", "wall_py", "wall_nx", "wall_ny", "ball", "target"}
 INERTIAL, VELOCITY, FORCES = slice(0, 6), slice(6, 9), slice(9, 33)  # of sensordata
@@ -33,9 +33,7 @@ class Quadruped(ControlSuiteTask):
     sensors: int
 
     def adapt(self, mjcf: ET.Element) -> None:
-        world, sensors = mjcf.find("worldbody"), mjcf.find("sensor")
-        assert world is not None
-        assert sensors is not None
+        world, sensors = find(mjcf, "worldbody"), find(mjcf, "sensor")
         for section in (world, sensors):
             for child in list(section):
                 if child.get("name") in self.left_out or child.tag in self.left_out:
@@ -53,18 +51,9 @@ class Quadruped(ControlSuiteTask):
 
     def observe(self, xp: Any, state: State) -> Any:
         sensed = state["sensordata"]
-        return xp.concatenate(
-            [
-                state["qpos"][:, 7:],
-                state["qvel"][:, 6:],
-                state["act"],
-                sensed[:, VELOCITY],
-                self.upright(state)[:, None],
-                sensed[:, INERTIAL],
-                xp.arcsinh(sensed[:, FORCES]),
-            ],
-            axis=1,
-        )
+        joints = [state["qpos"][:, 7:], state["qvel"][:, 6:], state["act"]]
+        torso = [sensed[:, VELOCITY], self.upright(state)[:, None], sensed[:, INERTIAL]]
+        return xp.concatenate([*joints, *torso, xp.arcsinh(sensed[:, FORCES])], axis=1)
 
     def upright(self, state: State) -> Any:
         """Cosine of the torso's tilt."""

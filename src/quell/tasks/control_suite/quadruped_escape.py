@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from quell.tasks.base import Array, Draws, State, Terrain
-from quell.tasks.control_suite.base import rise
+from quell.tasks.control_suite.base import find, rise
 from quell.tasks.control_suite.heightfield import cast, roof_over
 from quell.tasks.control_suite.quadruped import Quadruped
 
@@ -40,8 +40,7 @@ class QuadrupedEscape(Quadruped):
 
     def adapt(self, mjcf: ET.Element) -> None:
         super().adapt(mjcf)
-        sensors = mjcf.find("sensor")
-        assert sensors is not None
+        sensors = find(mjcf, "sensor")
         # The world's origin as seen from the torso, and a point in front of the robot as seen from the world.
         from_torso = {"objtype": "xbody", "objname": "world", "reftype": "xbody", "refname": "torso"}
         ET.SubElement(sensors, "framepos", from_torso)

@@ -1,4 +1,4 @@
-"""Any EnvPool environment as a task: `envpool:ID`.
+"""Any EnvPool environment as a task, `envpool:ID`, and bipedalwalker, which has a name of its own.
 
 EnvPool takes seeds only when a pool is made, so each reset makes a new pool, with one seed per episode drawn from
 its member's generator. The pool works in asynchronous mode with batches of one: only members whose episode is
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quell.errors import UsageError, did_you_mean, require
-from quell.tasks.base import Array
+from quell.tasks.base import Array, Task
 from quell.tasks.foreign.base import ForeignSimulator, ForeignTask, as_pairs
 
 
@@ -121,3 +121,28 @@ def _envpool() -> Any:
 def _quiet() -> warnings.catch_warnings[Any]:
     """Leave out what EnvPool's own spaces make Gymnasium say: nobody running a task can act on it."""
     return warnings.catch_warnings(category=UserWarning, action="ignore")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BipedalWalker(Task):
+    """Walk over gently rough ground; BipedalWalker-v3 (Box2D) as EnvPool runs it.
+
+    Gymnasium's own runs the same model at three quarters of the speed or less (`gym:BipedalWalker-v3`); from a matched
+    start the two agree to 1e-3 in the observation over 50 steps.
+    """
+
+    horizon: int = 1600
+
+    name = "bipedalwalker"
+    original = "envpool:BipedalWalker-v3"
+    summary = "two legs over rough ground (BipedalWalker-v3)"
+    obs_size, action_size = 24, 4
+    can_terminate = True
+    engine, extra = "envpool", "envpool"
+
+    def simulator(self, members: int) -> EnvPoolSimulator:
+        require("envpool", f"task {self.name!r}")
+        return from_id("BipedalWalker-v3", self.horizon).simulator(members)
+
+
+TASKS = [BipedalWalker]

@@ -94,12 +94,8 @@ class Source:
 
         if self.env_id:
             return gymnasium.spec(env.spec.id).max_episode_steps  # the id may have come without its version
-        layer = env
-        while layer is not None:
-            limit = getattr(layer, "_max_episode_steps", None)  # a TimeLimit wrapper
-            if limit:
-                return int(limit)
-            layer = getattr(layer, "env", None)
+        if env.has_wrapper_attr("_max_episode_steps") and (limit := env.get_wrapper_attr("_max_episode_steps")):
+            return int(limit)  # of a TimeLimit wrapper
         if self.spec:
             return gymnasium.envs.registration.EnvSpec.from_json(self.spec).max_episode_steps
         return env.spec.max_episode_steps if env.spec is not None else None

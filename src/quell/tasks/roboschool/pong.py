@@ -1,9 +1,8 @@
 """Pong: hit the ball past an opponent that waits at a random spot; RoboschoolPong-v1 without Roboschool.
 
-Observation 13: position / range and 0.5 * speed of the six joints (see pong_physics), then the clock,
-(timeout - 150) / 150. As in the original, the joints are those before a wall turns the ball around or a new
-serve moves it, and the first observation of an episode is all zeros. Action 2, clipped to +-1: the paddle's
-target velocity over 3 m/s.
+Observation 13: position / range and 0.5 * speed of the six joints (see pong_physics), then the clock, (timeout - 150) /
+150. As in the original, the joints are those before a wall turns the ball around or a new serve moves it, and the first
+observation of an episode is all zeros. Action 2, clipped to +-1: the paddle's target velocity over 3 m/s.
 
 Reward: 0.01 |vx| when the player returns the ball, +1 when it then passes the opponent, -1 when it passes the
 player. A ball that is out, or that nobody has returned for 150 steps, is served anew towards the player.
