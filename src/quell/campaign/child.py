@@ -71,16 +71,10 @@ def run(job: Job) -> int:
 
 def record_of(result: Result, episodes: int, label: str = "") -> Record:
     """Play `episodes` with sampled and with mean actions, and as many with the untrained policy."""
-    made_with = versions()
-    return Record(
-        config=result.config,
-        versions={"python": made_with["python"], "packages": made_with["packages"]},
-        final={"sampled": _returns(result, episodes), "mean_action": _returns(result, episodes, mean_action=True)},
-        untrained=_returns(untrained(result), episodes),
-        curve=thin(result.history),
-        label=label,
-        variance=variance_ratio(result.history),
-    )
+    made_with = {name: value for name, value in versions().items() if name in ("python", "packages")}
+    final = {"sampled": _returns(result, episodes), "mean_action": _returns(result, episodes, mean_action=True)}
+    start, history = _returns(untrained(result), episodes), result.history
+    return Record(result.config, made_with, final, start, thin(history), label, variance_ratio(history))
 
 
 def untrained(result: Result) -> Result:

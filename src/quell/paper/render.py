@@ -54,11 +54,10 @@ def render_group(group: Path) -> list[Path]:
     records = read_group(group)
     written = []
     for name, entry in ENTRIES.items():
-        runs_by_task = runs_of(entry, records)
+        if not (runs_by_task := runs_of(entry, records)):
+            continue
         paths = [group / f"{name}.{ending}" for ending in ("svg", "png")]
         methods = [method for method in entry.methods if any(method in row for row in runs_by_task.values())]
-        if not runs_by_task:
-            continue
         if name.startswith("table"):
             paths = _table(group, name, entry, runs_by_task)
         elif name == "fig-curves":

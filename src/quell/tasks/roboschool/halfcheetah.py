@@ -122,31 +122,22 @@ class World:
             import pybullet
             import pybullet_data
 
-        self._p, data = pybullet, Path(pybullet_data.getDataPath())
-        self._id = pybullet.connect(pybullet.DIRECT)
-        pybullet.setGravity(0, 0, -9.8, self._id)
-        pybullet.setDefaultContactERP(0.9, self._id)
-        pybullet.setPhysicsEngineParameter(
-            fixedTimeStep=DT,
-            numSubSteps=4,
-            numSolverIterations=5,
-            restitutionVelocityThreshold=0.0,
-            deterministicOverlappingPairs=1,
-            physicsClientId=self._id,
-        )
-        (self._floor,) = pybullet.loadSDF(str(data / "plane_stadium.sdf"), physicsClientId=self._id)
-        flags = pybullet.URDF_USE_SELF_COLLISION | pybullet.URDF_USE_SELF_COLLISION_EXCLUDE_ALL_PARENTS
-        (self._body,) = pybullet.loadMJCF(
-            str(data / "mjcf" / "half_cheetah.xml"), flags=flags, physicsClientId=self._id
-        )
-        pybullet.changeDynamics(self._floor, -1, lateralFriction=0.8, restitution=0.5, physicsClientId=self._id)
+        self._p = p = pybullet
+        self._id = p.connect(p.DIRECT)
+        data, here = Path(pybullet_data.getDataPath()), {"physicsClientId": self._id}
+        p.setGravity(0, 0, -9.8, self._id)
+        p.setDefaultContactERP(0.9, self._id)
+        p.setPhysicsEngineParameter(fixedTimeStep=DT, numSubSteps=4, numSolverIterations=5, **here)
+        p.setPhysicsEngineParameter(restitutionVelocityThreshold=0.0, deterministicOverlappingPairs=1, **here)
+        (floor,) = p.loadSDF(str(data / "plane_stadium.sdf"), **here)
+        flags = p.URDF_USE_SELF_COLLISION | p.URDF_USE_SELF_COLLISION_EXCLUDE_ALL_PARENTS
+        (self._body,) = p.loadMJCF(str(data / "mjcf" / "half_cheetah.xml"), flags=flags, **here)
+        p.changeDynamics(floor, -1, lateralFriction=0.8, restitution=0.5, **here)
         for link in range(-1, 16):
-            pybullet.changeDynamics(self._body, link, restitution=0.5, physicsClientId=self._id)
+            p.changeDynamics(self._body, link, restitution=0.5, **here)
         for joint in range(16):  # switch off the motors that PyBullet adds to hold joints still
-            pybullet.setJointMotorControl2(
-                self._body, joint, pybullet.VELOCITY_CONTROL, force=0, physicsClientId=self._id
-            )
-        self._start = pybullet.saveState(self._id)
+            p.setJointMotorControl2(self._body, joint, p.VELOCITY_CONTROL, force=0, **here)
+        self._start = p.saveState(self._id)
 
     def __del__(self) -> None:
         if hasattr(self, "_id") and self._p.isConnected(self._id):
