@@ -8,7 +8,7 @@ from typing import Annotated
 
 import tyro
 
-from quell.errors import UsageError, require
+from quell.errors import UsageError
 from quell.paper.published import LABELS
 from quell.paper.render import html_tables
 from quell.report.build import build, check_videos
@@ -31,10 +31,6 @@ class Arguments:
 
 def main(arguments: list[str]) -> int:
     parsed = tyro.cli(Arguments, args=arguments, prog="quell report", description=DESCRIPTION)
-    for path in parsed.paths:
-        if not path.exists():
-            raise UsageError(f"{str(path)!r} does not exist")
-    require("report", "`quell report`")
     check_videos(parsed.video)
     page = build(parsed.paths, title=parsed.title, videos=parsed.video, labels=LABELS, tables=html_tables)
     try:

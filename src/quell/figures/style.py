@@ -99,18 +99,6 @@ def draw_band(axes: Any, steps: Array, values: Array, look: Look, **more: Any) -
     axes.fill_between(steps, mean - std, mean + std, color=look.colour, alpha=0.18, linewidth=0)
 
 
-def legend_line(name: str, look: Look) -> Any:
-    from matplotlib.lines import Line2D
-
-    return Line2D([], [], color=look.colour, linestyle=look.line, label=name)
-
-
-def legend_bar(name: str, look: Look) -> Any:
-    from matplotlib.patches import Patch
-
-    return Patch(facecolor=look.colour, edgecolor="white", hatch=look.hatch, label=name)
-
-
 def on_common_steps(series: Sequence[tuple[ArrayLike, ArrayLike]], points: int = 100) -> tuple[Array, Array]:
     """(steps, values) of several runs at the steps they share: (steps [points], values [runs, points])."""
     kept = [(np.asarray(x, float), np.asarray(y, float)) for x, y in series if len(np.asarray(x))]

@@ -33,16 +33,9 @@ small {{ display: block; opacity: .65 }}
 """
 
 
-def groups(out: Path) -> list[Path]:
-    """The folders under a results folder that hold records; the folder itself may be one."""
-    if (out / "summaries").is_dir():
-        return [out]
-    return sorted(path.parent for path in out.glob("*/summaries"))
-
-
 def render_all(out: Path) -> list[Path]:
-    """Every table and figure of every group."""
-    folders = groups(out)
+    """Every table and figure of every group: folders that hold records, or the results folder itself."""
+    folders = [out] if (out / "summaries").is_dir() else sorted(path.parent for path in out.glob("*/summaries"))
     if not folders:
         raise UsageError(f"{str(out)!r} holds no records of runs; `quell paper table-es` makes some")
     require("plot", "figures")

@@ -21,8 +21,9 @@ Draws = tuple[Any, ...]
 class Simulator(Protocol):
     """`m` episodes of one task advancing together; member i's randomness comes from its own generator.
 
-    It may also have `bounds` (lowest, highest action), `truncated` [k] (episodes that just ended without terminating),
-    and `picture(width, height)` with `steps_per_second`, for films.
+    It may also have `bounds` (lowest, highest action), `picture(width, height)` with `steps_per_second`, for films, and
+    `truncated` [k]: members whose environment, somebody else's, ended the episode on its own without a terminal state.
+    They need no further steps.
     """
 
     def reset(self, generators: Sequence[np.random.Generator]) -> Array:
@@ -33,9 +34,6 @@ class Simulator(Protocol):
 
         Rows of inactive members are undefined. Truncation at the horizon is the caller's business.
         The returned arrays may be reused by the next call.
-
-        A simulator of somebody else's environments also has `truncated` [k] after each step: members whose
-        environment ended the episode on its own, without a terminal state. They need no further steps.
         """
 
 
