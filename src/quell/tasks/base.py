@@ -46,10 +46,7 @@ class PaysLater(Simulator, Protocol):
     """
 
     def advance(self, actions: Array, active: NDArray[np.bool_]) -> tuple[Array, Array]:
-        """`step` without the rewards: (observations [k, obs_size], terminated [k]).
-
-        `actions` must keep its values until the rewards are asked for.
-        """
+        """`step` without rewards: (observations, terminated); `actions` must keep its values until these are paid."""
 
     def rewards(self) -> Array:
         """Rewards [n, k] of the n >= 1 steps since the last call or reset."""
@@ -79,10 +76,7 @@ class Facts:
 
 @dataclass(frozen=True, kw_only=True)
 class Task(Facts):
-    """One task. Dataclass fields are its settings (`quell.task("lqr", noise=0.5)`), the rest its facts.
-
-    A subclass that adds no setting needs no decorator.
-    """
+    """A task. Dataclass fields are its settings (`quell.task("lqr", noise=0.5)`); who adds none needs no decorator."""
 
     horizon: int = 1000
 

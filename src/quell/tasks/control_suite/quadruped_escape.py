@@ -55,10 +55,7 @@ class QuadrupedEscape(Quadruped):
         return Terrain(heights, roof_over(heights))
 
     def look(self, terrain: Terrain, site_xpos: Array, site_xmat: Array, sensordata: Array) -> None:
-        """The terrain, where it is nearer than what MuJoCo found, which saw through it.
-
-        Its underside is left out; it lies below the floor.
-        """
+        """The terrain, where nearer than what MuJoCo found through it; its underside, below the floor, is left out."""
         starts = (site_xpos[FINDERS] - CORNER) / UNITS
         rays = site_xmat[FINDERS, 2::3] / UNITS  # along each site's z axis
         ground = cast(terrain, starts, rays, CELL, REACH)

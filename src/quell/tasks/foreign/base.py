@@ -22,10 +22,7 @@ LARGE_STEPS: dict[str, Any] = {"sigma": 0.1, "lr": 0.02}
 
 @dataclass(frozen=True, kw_only=True)
 class ForeignTask(Task):
-    """A task whose sizes are those of somebody else's environment.
-
-    They travel with the task, so that worker processes need not make an environment to find out.
-    """
+    """A task with the sizes of somebody else's environment, which workers need not make to find them out."""
 
     name: str
     summary: str = field(compare=False, repr=False)

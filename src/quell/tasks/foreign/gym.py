@@ -27,10 +27,7 @@ STEP = "(observation, reward, terminated, truncated, info)"
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """How to make an environment, named by exactly one of `env_id`, `spec` and `factory`.
-
-    All three are text, so that a task travels to worker processes, which make their own environments.
-    """
+    """How to make an environment, by one of `env_id`, `spec` and `factory`: text, which travels to worker processes."""
 
     env_id: str = ""
     """A registered id, such as CartPole-v1."""

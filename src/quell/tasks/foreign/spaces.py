@@ -78,10 +78,7 @@ def _fill_parts(parts: list[tuple[int, Fill]], split: Callable[[Any], Any]) -> t
 
 
 class ActionReader:
-    """Turns float32 rows [k, size] into what the environment's action space holds, stacked [k, ...].
-
-    `size` is the number of values of a Box, or of choices of a Discrete space.
-    """
+    """Turns float32 rows [k, size] into what an action space holds, [k, ...]; `size` counts values, or choices."""
 
     def __init__(self, space: Any) -> None:
         from gymnasium import spaces

@@ -1,7 +1,4 @@
-"""Ant: a four-legged robot, walk forward without leaving a band of heights; Gymnasium's Ant.
-
-v5 observes the contact forces and charges for them; v4 does neither.
-"""
+"""Ant: walk forward within a band of heights; Gymnasium's Ant. Only v5 observes contact forces, and charges."""
 
 from __future__ import annotations
 
