@@ -112,13 +112,12 @@ def _folder(job: Job) -> Run:
 
 def _lock(folder: Run) -> None:
     until = time.monotonic() + PATIENCE
-    while True:
+    while time.monotonic() < until:
         try:
             return folder.lock()
         except UsageError:
-            if time.monotonic() > until:
-                raise
-        time.sleep(0.2)
+            time.sleep(0.2)
+    return folder.lock()
 
 
 def _say(facts: dict[str, Any]) -> None:

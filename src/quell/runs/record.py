@@ -120,20 +120,18 @@ def thin(history: Sequence[Mapping[str, Any]], points: int = POINTS) -> dict[str
     """A curve of at most `points` points: the mean over equal stretches of iterations; evaluations by their last."""
     stretches = np.array_split(np.arange(len(history)), min(points, max(1, len(history))))
     curve: dict[str, list[float | None]] = {name: [] for name in CURVE}
-    for part in (part for part in stretches if len(part)):
-        rows = [history[i] for i in part]
+    for rows in ([history[i] for i in part] for part in stretches if len(part)):
         evaluations = [row["eval/return"] for row in rows if row.get("eval/return") is not None]
         curve["iteration"].append(rows[-1]["iteration"])
         curve["steps"].append(rows[-1]["steps"])
         curve["return"].append(short(_mean(rows, "return/mean")))
-        plain = _mean(rows, "variance/es")
-        curve["ratio"].append(short(_mean(rows, "variance/method") / plain if plain > 0 else math.nan))
+        curve["ratio"].append(variance_ratio(rows))
         curve["evaluation"].append(short(evaluations[-1] if evaluations else math.nan))
     return curve
 
 
 def variance_ratio(history: Sequence[Mapping[str, Any]]) -> float | None:
-    """Gradient variance of a whole run in units of plain ES on the same batches."""
+    """Gradient variance of a run, or a part of it, in units of plain ES on the same batches."""
     own, plain = _mean(history, "variance/method"), _mean(history, "variance/es")
     return short(own / plain) if plain > 0 else None
 
