@@ -6,7 +6,6 @@ from quell.stats import MeanStd
 
 STEPS = 20_000_000
 LQR_STEPS = 4_000_000
-SEEDS = 5
 
 LABELS = {
     **{"lqr": "LQR", "swimmer": "Swimmer", "halfcheetah": "HalfCheetah", "walker2d": "Walker"},
