@@ -6,28 +6,16 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from quell.campaign.plan import Job
+from quell.training.methods import make_task
 
 STEPS_PER_SECOND = {
-    "lqr": 300_000,
-    "lqr-302": 300_000,
-    "swimmer": 19_000,
-    "halfcheetah": 27_000,
-    "walker2d": 9_000,
-    "roboschool-pong": 23_000,
-    "roboschool-halfcheetah": 6_000,
-    "bipedalwalker": 9_000,
-    "dm-cheetah-run": 65_000,
-    "dm-pendulum-swingup": 200_000,
-    "dm-cartpole-two-poles": 60_000,
-    "dm-cartpole-swingup": 60_000,
-    "dm-cartpole-balance": 60_000,
-    "dm-hopper-hop": 21_000,
-    "dm-hopper-stand": 21_000,
-    "dm-quadruped-walk": 10_000,
-    "dm-quadruped-escape": 2_200,
+    **{"lqr": 300_000, "lqr-302": 300_000, "swimmer": 19_000, "halfcheetah": 27_000, "walker2d": 9_000},
+    **{"roboschool-pong": 23_000, "roboschool-halfcheetah": 6_000, "bipedalwalker": 9_000},
+    **{"dm-cheetah-run": 65_000, "dm-pendulum-swingup": 200_000, "dm-cartpole-two-poles": 60_000},
+    **{"dm-cartpole-swingup": 60_000, "dm-cartpole-balance": 60_000, "dm-hopper-hop": 21_000},
+    **{"dm-hopper-stand": 21_000, "dm-quadruped-walk": 10_000, "dm-quadruped-escape": 2_200},
 }
 """Training steps per second of plain ES on one core, roughly."""
 OTHER_TASK = 5_000
@@ -40,8 +28,6 @@ START = 4.0
 
 def seconds_of(job: Job, known: dict[tuple[str, str], float]) -> float:
     """Time one run takes on one core, with its evaluations."""
-    from quell.training.methods import make_task
-
     task, method = job.config.task, job.config.method
     speed = known.get((task, method)) or _tabled(task, method)
     horizon = make_task(job.config).horizon
@@ -61,22 +47,15 @@ def known_speeds(out: Path) -> dict[tuple[str, str], float]:
     """(task, method) -> median steps per second of the runs recorded under a results folder."""
     speeds: dict[tuple[str, str], list[float]] = {}
     for path in sorted(out.glob("*/timings.jsonl")):
-        for row in read_timings(path):
+        for line in path.read_text().splitlines():
+            try:
+                row = json.loads(line)
+            except ValueError:  # half-written
+                continue
             spent = row.get("core_seconds", row["seconds"])  # others may have shared the processor
             if spent > 0:
                 speeds.setdefault((row["task"], row["method"]), []).append(row["steps"] / spent)
     return {key: median(values) for key, values in speeds.items()}
-
-
-def read_timings(path: Path) -> list[dict[str, Any]]:
-    """Rows of a timings file; a half-written line is left out."""
-    rows = []
-    for line in path.read_text().splitlines() if path.exists() else []:
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
-            continue
-    return rows
 
 
 def makespan(seconds: Sequence[float], jobs: int) -> float:

@@ -77,21 +77,17 @@ class Runner:
             return Outcome(job, "stopped")
         self.display.started(job.title)
         errors: list[str] = []
-        assert child.stdout is not None
-        assert child.stderr is not None
+        facts: dict[str, Any] = {}
         reader = threading.Thread(target=lambda: errors.extend(child.stderr or ()))
         reader.start()
-        facts: dict[str, Any] = {}
-        for line in child.stdout:
-            facts = _decoded(line) or facts
-            self.display.moved(job.title, facts.get("steps", 0), job.config.steps)
-        code = child.wait()
-        reader.join()
-        with self._lock:
-            self._children.discard(child)
-        for stream in (child.stdin, child.stdout, child.stderr):
-            if stream is not None:
-                stream.close()
+        with child:
+            for line in child.stdout or ():
+                facts = _decoded(line) or facts
+                self.display.moved(job.title, facts.get("steps", 0), job.config.steps)
+            code = child.wait()
+            reader.join()
+            with self._lock:
+                self._children.discard(child)
         return self._outcome(job, code, facts, errors)
 
     def _start(self, job: Job) -> subprocess.Popen[str] | None:

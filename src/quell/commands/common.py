@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from quell import tasks
 from quell.api import Result
 from quell.errors import UsageError
 from quell.runs import Run
@@ -18,8 +19,6 @@ def take_trusted(arguments: list[str], horizon: int | None = None) -> tuple[Task
     This is the only way in which the command line imports a user's code; nothing in a run folder can ask for it.
     `horizon` is the episodes' length, if it is not the environment's own.
     """
-    from quell.tasks import trusted
-
     for i, word in enumerate(arguments):
         name, _, value = word.partition("=")
         if name == "--trust-import":
@@ -27,7 +26,7 @@ def take_trusted(arguments: list[str], horizon: int | None = None) -> tuple[Task
             value = value or (arguments[i + 1] if i + 1 < len(arguments) else "")
             if not value:
                 raise UsageError("--trust-import needs a factory, as in --trust-import my_module:make_env")
-            return trusted(value, horizon=horizon or 0), rest
+            return tasks.trusted(value, horizon=horizon or 0), rest
     return None, arguments
 
 

@@ -60,13 +60,8 @@ class Display(Progress):
             except ValueError:  # not the main thread: the application owns its signals
                 break
         if not self.plain:
-            self._bar = bars(
-                TextColumn("[bold]{task.description}"),
-                BarColumn(bar_width=24),
-                TextColumn("{task.percentage:>3.0f}%"),
-                MofNCompleteColumn(),
-                TextColumn("{task.fields[facts]}"),
-            )
+            share = BarColumn(bar_width=24), TextColumn("{task.percentage:>3.0f}%"), MofNCompleteColumn()
+            self._bar = bars(TextColumn("[bold]{task.description}"), *share, TextColumn("{task.fields[facts]}"))
             self._task = self._bar.add_task(self.title, total=self.budget, facts="starting")
             self._bar.start()
         return self
