@@ -99,7 +99,6 @@ class PolicyGradient:
     """Baseline of the reward-to-go: none, or the mean over the other members at the same step."""
 
     name: ClassVar[str] = "policy-gradient"
-    summary: ClassVar[str] = "likelihood-ratio policy gradient at theta"
     needs: ClassVar[Needs] = Needs(perturbed=False, trajectories=True)
 
     def init(self, problem: Problem) -> State:

@@ -40,7 +40,6 @@ class Surrogate:
     """Subtract the advantages' mean (+A); they are divided by their standard deviation in any case."""
 
     name: ClassVar[str]
-    summary: ClassVar[str]
 
     @property
     def needs(self) -> Needs:
@@ -87,7 +86,6 @@ class Ppo(Surrogate):
     """Clipping range of the probability ratio."""
 
     name: ClassVar[str] = "ppo"
-    summary: ClassVar[str] = "clipped surrogate"
 
     def gain(self, xp: Any, ratio: Any, advantage: Any, divergence: Any) -> Any:
         return xp.minimum(ratio * advantage, xp.clip(ratio, 1 - self.clip, 1 + self.clip) * advantage)
@@ -101,7 +99,6 @@ class Trpo(Surrogate):
     """Weight of the KL divergence; 0.1 or 1.0 in the paper."""
 
     name: ClassVar[str] = "trpo"
-    summary: ClassVar[str] = "surrogate with a KL penalty"
 
     def gain(self, xp: Any, ratio: Any, advantage: Any, divergence: Any) -> Any:
         return ratio * advantage - self.kl_penalty * divergence

@@ -7,7 +7,7 @@ visited, and on them the KL divergence and products with the Fisher matrix.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -69,6 +69,19 @@ class Step(Protocol):
 
     def step(self, theta: Array, gradient: Array, state: Any, context: Context) -> tuple[Array, Any, Metrics]:
         """The next theta and state, and what is worth knowing of the step."""
+
+
+Schedule = Literal["constant", "linear", "cosine"]
+
+
+def scheduled(rate: float, schedule: Schedule, steps: int, budget: int) -> float:
+    """How a rate falls over the budget: what it is after `steps` environment steps (optax's schedules)."""
+    import optax
+
+    if schedule == "constant":
+        return float(rate)
+    falls = optax.cosine_decay_schedule(rate, budget)
+    return float((falls if schedule == "cosine" else optax.linear_schedule(rate, 0.0, budget))(steps))
 
 
 def to_arrays(state: Any) -> dict[str, Array]:

@@ -20,8 +20,7 @@ from quell.policy.fisher import Metric, factors
 from quell.policy.network import Policy
 from quell.registry import POSITIVE, SHARE
 from quell.types import Array, Metrics
-from quell.update import Context
-from quell.update.schedule import Schedule, scheduled
+from quell.update import Context, Schedule, scheduled
 
 SLACK = 1.5  # by which the divergence may exceed what was asked for
 SHORTENED = 0.6  # at a time
@@ -42,7 +41,6 @@ class Natural:
     """How much of the past batches' Fisher matrix survives a batch."""
 
     name: ClassVar[str] = "natural"
-    summary: ClassVar[str] = "natural gradient, as far as a KL divergence allows"
     states: ClassVar[int] = 256
 
     def init(self, policy: Policy, theta: Array) -> dict[str, Array]:

@@ -30,10 +30,7 @@ from quell.stats import spread
 from quell.types import Batch, State
 
 CV = ControlVariate(
-    shaping="none",
-    baseline="leave-one-out",
-    discount=FixedDiscounts(gammas=(1.0,)),
-    coefficients=MomentsCoefficients(),
+    shaping="none", baseline="leave-one-out", discount=FixedDiscounts(gammas=(1.0,)), coefficients=MomentsCoefficients()
 )
 PAPER = dataclasses.replace(
     CV, baseline="none", discount=FixedDiscounts(gammas=(0.99,)), coefficients=SgdCoefficients(rate=1e-4)

@@ -51,7 +51,6 @@ class ControlVariate:
     (several columns, by the variance each choice would have had so far, plain ES among them)."""
 
     name: ClassVar[str] = "control-variate"
-    summary: ClassVar[str] = "evolution strategies with structured control variates"
     needs: ClassVar[Needs] = Needs(perturbed=True, trajectories=True)
 
     def check(self) -> None:

@@ -1,10 +1,10 @@
 """CV with advantages: policy gradients measured against a critic, weighed in the metric of the step that is taken.
 
-    R_i = mean over the pair of sum_t A_t / s grad log pi(a_t | s_t)     A_t: GAE(gamma, lambda), s: past returns' spread
+    R_i = mean over the pair of sum_t A_t / s grad log pi(a_t | s_t)    A_t: GAE(gamma, lambda), s: past returns' spread
     X_i = ES(1) of the pair,    Y_i = X_i - R_i,    g = 1/N sum_i (X_i + beta Y_i)
 
 A step theta + P g does harm by tr(P H P Cov g), H the curvature, which is near the policy's Fisher matrix F. A natural
-step has P = F^-1, so what counts is tr(F^-1 Cov g): there a policy gradient has about d times the noise of an advantage,
+step has P = F^-1, so what counts is tr(F^-1 Cov g): there a policy gradient has about d times an advantage's noise,
 whereas the noise of ES is dominated by the flattest directions. beta, one per layer, minimises that:
 
     beta_l = - sum X_l' P Y_l / sum Y_l' P Y_l        over the pairs of past batches, starting at -1 (X for Y: all of R)
@@ -15,15 +15,13 @@ the estimate says so (`biased`), and `quell variance` measures by how much.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
 from quell.estimate import Estimate, Needs, Problem, Rows
-from quell.estimate.advantage import advantage_gradients, advantage_rows
-from quell.estimate.critic import Critic
-from quell.estimate.critic.network import NetworkCritic
+from quell.estimate.advantage import WithCritic
 from quell.estimate.returns import finite_pairs, less_other_pairs
 from quell.estimate.score import pair_score
 from quell.perturb import perturbed
@@ -36,25 +34,16 @@ MEMORY = 0.9  # of the returns' spread
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdvantageControlVariate:
+class AdvantageControlVariate(WithCritic):
     """ES and a policy gradient with a critic, each as far as it is the less noisy in the step's metric."""
 
     gamma: Annotated[float, DISCOUNT] = 0.995
-    """Discount of the advantages; 1 together with trace 1 is unbiased."""
     trace: Annotated[float, SHARE] = 0.97
-    """lambda of GAE: how far an advantage trusts rewards over the critic."""
     decay: Annotated[float, SHARE] = 0.9
     """How much of the moments behind the coefficients survives a batch."""
-    critic: Critic = field(default_factory=NetworkCritic)
-    """The value function that advantages are measured against."""
 
     name: ClassVar[str] = "advantage"
-    summary: ClassVar[str] = "ES with a critic's policy gradient as control variate, in the step's metric"
     needs: ClassVar[Needs] = Needs(perturbed=True, trajectories=True)
-
-    @property
-    def biased(self) -> bool:
-        return self.gamma < 1 or self.trace < 1
 
     def init(self, problem: Problem) -> State:
         layers = len(problem.policy.blocks)
@@ -65,7 +54,7 @@ class AdvantageControlVariate:
         usable = np.where(np.repeat(good, 2), returns, 0.0)
         scale = float(state["scale"]) or within_pairs(usable, good)
         fitness = less_other_pairs(usable, int(good.sum())) / scale if scale > 0 else np.zeros_like(usable)
-        rows = advantage_rows(batch, good, self.critic.shared(state, batch.pairs), scale)
+        rows = self.rows(batch, good, state, scale)
         rows.pairs["fitness"] = np.where(np.repeat(good, 2), fitness, 0.0).reshape(-1, 2)
         rows.shared["spread_within"] = np.asarray(within_pairs(usable, good))
         rows.shared["metric"] = batch.metric.whitening() if batch.metric is not None else ()
@@ -73,7 +62,7 @@ class AdvantageControlVariate:
 
     def terms(self, problem: Problem, pair: Pair, row: dict[str, Any], theta: Any, xp: Any = np) -> dict[str, Any]:
         thetas = xp.stack([perturbed(theta, problem.directions.sigma, eps) for eps in pair.eps])
-        gradients, learned = advantage_gradients(xp, problem, self, pair, row, thetas)
+        gradients, learned = self.gradients(xp, problem, pair, row, thetas)
         x = pair_score(xp, row["fitness"], pair.eps, problem.directions)
         columns = xp.stack([x, x - (gradients[0] + gradients[1]) / 2])
         wide = columns.astype(np.float64) if xp is np else columns
@@ -82,24 +71,19 @@ class AdvantageControlVariate:
 
     def combine(self, problem: Problem, sums: Sums, rows: Rows, state: State) -> Estimate:
         count, (x, y), products = float(sums["count"]), sums["columns"], sums["products"]
-        layers = _per_layer(problem, self._coefficients(state))
+        xy, yy = state["moments"].T
+        beta = -xy / yy  # of each layer
         sound = bool(np.isfinite(y).all() and np.isfinite(products).all())
-        beta = layers if sound else np.zeros_like(layers)
-        combined = x + beta * (y if sound else 0.0)
+        sizes = [where.stop - where.start for where in problem.policy.blocks]
+        combined = x + np.repeat(beta, sizes) * y if sound else x
         gradient = (combined / max(count, 1)).astype(np.float32)
-        metrics = self._metrics(problem, rows, sums, self._coefficients(state), combined, sound)
+        metrics = self._metrics(problem, rows, sums, beta, combined, sound)
         scale = _next_scale(state, rows)
         if not sound or not count:  # an overflowing policy gradient: this batch is plain ES, and nothing is learned
             return Estimate(gradient, {**state, "scale": scale}, metrics)
         state = self.critic.update(problem, state, sums, int(rows.shared["iteration"]))
-        learned = products[:, [1, 2]]
-        moments = self.decay * state["moments"] + learned if rows.shared["metric"] else state["moments"]
+        moments = self.decay * state["moments"] + products[:, [1, 2]] if rows.shared["metric"] else state["moments"]
         return Estimate(gradient, {**state, "moments": moments, "scale": scale}, metrics)
-
-    def _coefficients(self, state: State) -> Array:
-        """beta of each layer."""
-        xy, yy = state["moments"].T
-        return -xy / yy
 
     def _metrics(self, problem: Problem, rows: Rows, sums: Sums, beta: Array, combined: Array, sound: bool) -> Metrics:
         """Variances of ES and of this estimate in the step's metric, from independent pairs."""
@@ -134,14 +118,6 @@ def _next_scale(state: State, rows: Rows) -> Array:
     if not np.isfinite(fresh):
         return state["scale"]
     return np.asarray(np.sqrt(MEMORY * past**2 + (1 - MEMORY) * fresh**2) if past else fresh)
-
-
-def _per_layer(problem: Problem, values: Array) -> Array:
-    """One value per block of theta, spread over its coordinates."""
-    spread = np.empty(problem.policy.dim)
-    for where, value in zip(problem.policy.blocks, values, strict=True):
-        spread[where] = value
-    return spread
 
 
 ESTIMATORS = [AdvantageControlVariate]

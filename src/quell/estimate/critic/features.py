@@ -21,7 +21,6 @@ class FeaturesCritic:
     """How much of the data behind the fit survives a batch."""
 
     name: ClassVar[str] = "features"
-    summary: ClassVar[str] = "least squares on random features"
 
     def _function(self, obs_size: int) -> ValueFunction:
         return ValueFunction("network", obs_size, decay=self.decay, units=self.units)

@@ -39,7 +39,6 @@ class NetworkCritic:
     """Rows in each."""
 
     name: ClassVar[str] = "network"
-    summary: ClassVar[str] = "an MLP trained by Adam on the last batches"
 
     def sizes(self, problem: Problem) -> list[tuple[int, int]]:
         """(inputs, outputs) of each layer."""
