@@ -129,10 +129,9 @@ def study(point: Point, plan: Plan, *, compute: Compute, tell: Tell | None = Non
 
     batch = point.config.pairs
     plan.check(batch)
-    rows = find_rows(plan.methods, point.sigma)
-    known = {row.name for row in rows}
+    known = [row.name for row in find_rows(plan.methods, point.sigma)]
     more = [plan.reference, *(plan.gain_methods if plan.gain else ())]
-    rows = find_rows([*rows, *(name for name in more if name not in known)], point.sigma)
+    rows = find_rows([*plan.methods, *(name for name in more if name not in known)], point.sigma)
     if any(row.biased for row in rows if row.name == plan.reference):
         raise UsageError(f"{plan.reference!r} declares a bias, so biases cannot be measured against it")
     shape = geometry(point, compute=compute)
@@ -147,16 +146,6 @@ def study(point: Point, plan: Plan, *, compute: Compute, tell: Tell | None = Non
         tell=tell,
     )
     summaries = summarise(measured, shape, np.random.default_rng(point.config.seed), reference=plan.reference)
-    if not plan.gain:
-        return Report(measured, summaries, reference=plan.reference)
-    worth = gains(
-        measured,
-        [name for name in plan.gain_methods if name],
-        plan.gain,
-        shape,
-        estimates=plan.gain_estimates,
-        episodes=plan.gain_episodes,
-        compute=compute,
-        tell=tell,
-    )
+    names, sizes = list(filter(None, plan.gain_methods)), (plan.gain_estimates, plan.gain_episodes)
+    worth = gains(measured, names, plan.gain, shape, *sizes, compute=compute, tell=tell) if plan.gain else []
     return Report(measured, summaries, worth, reference=plan.reference)

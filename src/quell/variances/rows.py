@@ -32,18 +32,15 @@ from quell.types import Batch, State
 CV = ControlVariate(
     shaping="none", baseline="leave-one-out", discount=FixedDiscounts(gammas=(1.0,)), coefficients=MomentsCoefficients()
 )
-PAPER = dataclasses.replace(
-    CV, baseline="none", discount=FixedDiscounts(gammas=(0.99,)), coefficients=SgdCoefficients(rate=1e-4)
-)
-AUTO = dataclasses.replace(
-    CV, discount=FixedDiscounts(gammas=(1.0, 0.99)), values=("network",), coefficients=ChosenCoefficients()
-)
 
 
 def _cv(base: ControlVariate = CV, **changes: Any) -> ControlVariate:
     return dataclasses.replace(base, **changes)
 
 
+PAPER = _cv(baseline="none", discount=FixedDiscounts(gammas=(0.99,)), coefficients=SgdCoefficients(rate=1e-4))
+AUTO = _cv(discount=FixedDiscounts(gammas=(1.0, 0.99)), values=("network",), coefficients=ChosenCoefficients())
+POLICY = _cv(AUTO, coefficients=ChosenCoefficients(metric="policy"))
 BASES: dict[str, tuple[str, Estimator]] = {
     "es": ("plain ES", Score(shaping="none")),
     "re": ("the policy gradient of the perturbed members alone", _cv(coefficients=FixedCoefficient(value=-1.0))),
@@ -53,10 +50,7 @@ BASES: dict[str, tuple[str, Estimator]] = {
     "cv-linear": ("CV with a linear value function as baseline", _cv(baseline="linear")),
     "cv-network": ("CV with a network as baseline", _cv(baseline="network")),
     "auto": ("control variates chosen online, plain ES among them", AUTO),
-    "auto-policy": (
-        "the same by the variance in the policy's metric",
-        _cv(AUTO, coefficients=ChosenCoefficients(metric="policy")),
-    ),
+    "auto-policy": ("the same by the variance in the policy's metric", POLICY),
     "cv-advantage": ("CV with a critic's advantages, in the natural step's metric", AdvantageControlVariate()),
     "pg": ("policy gradient at theta, without perturbations", PolicyGradient(gamma=1.0, baseline="leave-one-out")),
     "pg-advantage": ("the same with a critic's advantages", AdvantageGradient()),
@@ -111,16 +105,13 @@ class Row:
 
 def find_row(name: str, sigma: float) -> Row:
     """`base`, `modifier`, or `base-modifier-...`, with perturbations of size sigma."""
-    bases = sorted((base for base in BASES if name == base or name.startswith(f"{base}-")), key=len)
-    base = bases[-1] if bases else "es"
-    rest = name.removeprefix(base).strip("-") if bases else name
+    base = max((base for base in BASES if f"{name}-".startswith(f"{base}-")), key=len, default="")
+    rest, base = name.removeprefix(base).strip("-"), base or "es"
     row = Row(name, BASES[base][1], updates=SGD_UPDATES if base == "cv-paper" else 0).at(sigma)
     for modifier in filter(None, rest.split("-")):
         if modifier not in MODIFIERS:
-            known = [*BASES, *MODIFIERS]
-            raise UsageError(
-                f"unknown estimator {name!r}{did_you_mean(name, known)}; known: {', '.join(known)}, joined by '-'"
-            )
+            known, listed = [*BASES, *MODIFIERS], ", ".join([*BASES, *MODIFIERS])
+            raise UsageError(f"unknown estimator {name!r}{did_you_mean(name, known)}; known: {listed}, joined by '-'")
         changes = dict(MODIFIERS[modifier])
         if "directions" in changes:
             if not row.estimator.needs.perturbed:
@@ -137,14 +128,12 @@ def find_rows(methods: Iterable[str | Row | Estimator], sigma: float) -> list[Ro
     """
     rows: dict[str, Row] = {"es": find_row("es", sigma)}
     for method in methods:
+        if isinstance(method, str) and not method.strip():
+            continue
         if isinstance(method, str):
-            if not method.strip():
-                continue
             row = find_row(method.strip(), sigma)
-        elif isinstance(method, Row):
-            row = method.at(sigma)
         else:
-            row = Row(registry.name_of(method), method).at(sigma)
+            row = (method if isinstance(method, Row) else Row(registry.name_of(method), method)).at(sigma)
         if rows.setdefault(row.name, row) != row:
             raise UsageError(f"two estimators are called {row.name!r}: give each a name with Row(name, estimator)")
     return list(rows.values())
