@@ -20,8 +20,9 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from quell.estimate import Estimate, Needs, Problem, Rows
+from quell.estimate import Estimate, Needs, Problem, Rows, compared
 from quell.estimate.advantage import WithCritic
+from quell.estimate.control_variate.coefficients import spread_of
 from quell.estimate.returns import finite_pairs, less_other_pairs
 from quell.estimate.score import pair_score
 from quell.perturb import perturbed
@@ -96,14 +97,7 @@ class AdvantageControlVariate(WithCritic):
         squares = whitened_products(np, problem.policy, whitening, means, crossed=False).sum(axis=0) * count
         plain = (xx.sum() - squares[0]) / (count * (count - 1))
         own = ((xx + 2 * beta * xy + beta**2 * yy).sum() - squares[1]) / (count * (count - 1)) if sound else plain
-        return metrics | {
-            "variance/es": float(plain),
-            "variance/method": float(own),
-            "variance/ratio": float(own / plain) if plain > 0 else 1.0,
-            "eta/mean": float(beta.mean()),
-            "eta/min": float(beta.min()),
-            "eta/max": float(beta.max()),
-        }
+        return metrics | compared(float(plain), float(own)) | spread_of(beta)
 
 
 def within_pairs(returns: Array, good: Array) -> float:
