@@ -18,6 +18,8 @@ from quell.tasks.base import PaysLater, Simulator, Task
 from quell.tasks.foreign.base import ForeignTask, episode_seed
 from quell.types import Array, Episodes
 
+Normaliser = tuple[Array, Array] | None
+"""(mean, 1 / std) of observations, for policies that normalise."""
 GROUP_BYTES = 64 << 20  # parameters of the members that step together; more would only strain the caches
 NOISE_BLOCK = 64  # steps whose action noise is drawn at once
 GROUP_MEMBERS = 128  # beyond this, batching gains nothing and simulators cost memory
@@ -58,18 +60,24 @@ class LocalSimulator:
         self._size = 0
 
     def run(
-        self,
-        theta: Array,
-        episodes: Episodes,
-        indices: Sequence[int],
-        normaliser: tuple[Array, Array] | None,
-        results: Results,
+        self, theta: Array, episodes: Episodes, indices: Sequence[int], normaliser: Normaliser, results: Results
     ) -> None:
+        task, problem, policy = self.setting.task, self.setting.problem, self.setting.problem.policy
         for start in range(0, len(indices), self.setting.group):
             group = indices[start : start + self.setting.group]
             if self._simulator is None or self._size < len(group):
-                self._simulator, self._size = self.setting.task.simulator(len(group)), len(group)
-            _run_group(self.setting, self._simulator, theta, episodes, group, normaliser, results)
+                self._simulator, self._size = task.simulator(len(group)), len(group)
+            members = [episodes.members[i] for i in group]
+            thetas = np.stack([member_theta(problem, theta, episodes, *member) for member in members])
+            act = actor(policy, thetas, mean_action=episodes.mean_action)
+            environment, drawn = zip(*(_generators(problem.seed, episodes, *m) for m in members), strict=True)
+            noisy = policy.stochastic and not episodes.mean_action
+            noise = _noise(policy, drawn, task.horizon) if noisy else repeat(np.zeros((1, 1), np.float32))
+            played = _Played.empty(task.horizon, len(group), policy)
+            # A wild member's numbers may overflow or turn NaN: that is data (counted by the trainer), not a warning.
+            with np.errstate(all="ignore"):
+                played.play(self._simulator, act, environment, noise, normaliser, can_terminate=task.can_terminate)
+                played.store(results, group, normaliser, episodes)
 
 
 def member_theta(problem: Problem, theta: Array, episodes: Episodes, pair: int, sign: int) -> Array:
@@ -83,12 +91,12 @@ def member_theta(problem: Problem, theta: Array, episodes: Episodes, pair: int, 
 def _generators(seed: int, episodes: Episodes, pair: int, sign: int) -> tuple[np.random.Generator, np.random.Generator]:
     """(environment, action noise) of one member."""
     environment, action, _ = episodes.stream.value
-    key = (episodes.iteration, *episodes.block, pair)
-    if sign == 0:
-        return generator(seed, environment, *key), generator(seed, action, *key)
-    mark = int(sign < 0)
-    reset = key if episodes.shared_reset else (*key, mark)
-    return generator(seed, environment, *reset), generator(seed, action, *key, 0 if episodes.shared_noise else mark)
+    reset = noise = (episodes.iteration, *episodes.block, pair)
+    if sign:
+        mark = int(sign < 0)
+        reset = reset if episodes.shared_reset else (*reset, mark)
+        noise = (*noise, 0 if episodes.shared_noise else mark)
+    return generator(seed, environment, *reset), generator(seed, action, *noise)
 
 
 def describe_members(setting: Setting, episodes: Episodes, indices: Sequence[int]) -> str:
@@ -102,29 +110,6 @@ def describe_members(setting: Setting, episodes: Episodes, indices: Sequence[int
         seeds = [episode_seed(rng) for rng in draws]
         text += f"; episode seeds {', '.join(map(str, seeds))}; to replay the first: {setting.task.replay(seeds[0])}"
     return text
-
-
-def _run_group(
-    setting: Setting,
-    simulator: Simulator,
-    theta: Array,
-    episodes: Episodes,
-    group: Sequence[int],
-    normaliser: tuple[Array, Array] | None,
-    results: Results,
-) -> None:
-    problem, policy, horizon = setting.problem, setting.problem.policy, setting.task.horizon
-    members = [episodes.members[i] for i in group]
-    thetas = np.stack([member_theta(problem, theta, episodes, *member) for member in members])
-    act = actor(policy, thetas, mean_action=episodes.mean_action)
-    environment, action_noise = zip(*(_generators(problem.seed, episodes, *m) for m in members), strict=True)
-    drawn = policy.stochastic and not episodes.mean_action
-    noise = _noise(policy, action_noise, horizon) if drawn else repeat(np.zeros((1, 1), np.float32))
-    played = _Played.empty(horizon, len(group), policy)
-    # A wild member's numbers may overflow or turn NaN: that is data (counted by the trainer), not a warning.
-    with np.errstate(all="ignore"):
-        played.play(simulator, act, environment, noise, normaliser, can_terminate=setting.task.can_terminate)
-        played.store(results, group, normaliser, episodes)
 
 
 @dataclass
@@ -157,27 +142,25 @@ class _Played:
         act: Act,
         environment: Sequence[np.random.Generator],
         noise: Iterator[Array],
-        normaliser: tuple[Array, Array] | None,
+        normaliser: Normaliser,
         *,
         can_terminate: bool,
     ) -> None:
         """From reset until nobody is left or the horizon is reached."""
-        raw, actions, rewards = self.raw, self.actions, self.rewards
         active = np.ones(len(self.steps), bool)
         bounded = to_environment(self.policy, getattr(simulator, "bounds", None))
         late = simulator if isinstance(simulator, PaysLater) else None
         obs = simulator.reset(environment)
         t = 0
-        for t, noise_now in zip(range(len(raw)), noise, strict=False):
-            raw[t] = obs
-            action = act(_as_seen(obs, normaliser), noise_now)
-            actions[t] = action
+        for t, noise_now in zip(range(len(self.raw)), noise, strict=False):
+            self.raw[t] = obs
+            self.actions[t] = action = act(_as_seen(obs, normaliser), noise_now)
             if bounded:
                 action = bounded(action)
             if late:
                 obs, ended = late.advance(action, active)
             else:
-                obs, rewards[t], ended = simulator.step(action, active)
+                obs, self.rewards[t], ended = simulator.step(action, active)
             if not can_terminate:
                 continue
             cut = getattr(simulator, "truncated", None)  # some environments end an episode without terminating it
@@ -189,12 +172,10 @@ class _Played:
                 if not active.any():
                     break
         if late:
-            rewards[: t + 1] = late.rewards()
+            self.rewards[: t + 1] = late.rewards()
         self.length = t + 1
 
-    def store(
-        self, results: Results, group: Sequence[int], normaliser: tuple[Array, Array] | None, episodes: Episodes
-    ) -> None:
+    def store(self, results: Results, group: Sequence[int], normaliser: Normaliser, episodes: Episodes) -> None:
         """Copy the episodes, cut at their real length and zero-padded, into the results."""
         sound = np.isfinite(self.actions[: self.length]).all()
         for j, row in enumerate(group):
@@ -225,7 +206,7 @@ def _noise(policy: Policy, generators: Sequence[np.random.Generator], horizon: i
         yield from np.stack([policy.draw_noise(rng, count) for rng in generators], axis=1)
 
 
-def _as_seen(obs: Array, normaliser: tuple[Array, Array] | None) -> Array:
+def _as_seen(obs: Array, normaliser: Normaliser) -> Array:
     """Observations as the policy sees them: float32, normalised if it normalises."""
     seen = obs.astype(np.float32)
     return seen if normaliser is None else (seen - normaliser[0]) * normaliser[1]

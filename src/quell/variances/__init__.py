@@ -99,7 +99,6 @@ def variance(
     if seed < 0:
         raise UsageError(f"seed must be at least 0, got {seed}")
     compute = compute_for(engine, workers)
-    compute.validate()
     plan = Plan(
         methods=methods.split(",") if isinstance(methods, str) else methods,
         pairs=pairs,
