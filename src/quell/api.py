@@ -107,11 +107,12 @@ def train(
 
 def compute_for(engine: Compute | str | None, workers: int | None) -> Compute:
     """The engine asked for, as an object, by name, or as a number of workers; a UsageError if it cannot be had."""
-    if engine is not None and not isinstance(engine, str) and workers is not None:
-        raise UsageError("give workers=... or an engine object with its own, not both")
     if isinstance(engine, str):
-        engine = registry.make("engine", engine, {"workers": workers})
-    chosen: Compute = engine or default_compute(workers)
+        chosen: Compute = registry.make("engine", engine, {"workers": workers})
+    elif engine is not None and workers is not None:
+        raise UsageError("give workers=... or an engine object with its own, not both")
+    else:
+        chosen = engine or default_compute(workers)
     chosen.validate()
     return chosen
 

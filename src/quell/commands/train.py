@@ -43,7 +43,7 @@ def _take_task(arguments: list[str]) -> tuple[str, list[str]]:
     """The task's name and the other arguments; it comes first, or is recognised anywhere."""
     if arguments and not arguments[0].startswith("-"):
         return arguments[0], arguments[1:]
-    if any(flag in arguments for flag in ("-h", "--help")):
+    if {"-h", "--help"} & set(arguments):
         return "halfcheetah", arguments
     for i, word in enumerate(arguments):
         if word in names():

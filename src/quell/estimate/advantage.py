@@ -16,10 +16,9 @@ import numpy as np
 from quell.estimate import Estimate, Needs, Problem, Rows, total_variance
 from quell.estimate.critic import Critic, generalised_advantages
 from quell.estimate.critic.network import NetworkCritic
-from quell.estimate.policy_gradient import pair_scores, recorded_length
+from quell.estimate.policy_gradient import pair_scores, recorded_length, spread_of_good
 from quell.estimate.returns import finite_pairs
 from quell.registry import DISCOUNT, SHARE
-from quell.stats import spread
 from quell.types import Array, Batch, Pair, State, Sums
 
 
@@ -73,11 +72,12 @@ class AdvantageGradient(WithCritic):
     def init(self, problem: Problem) -> State:
         return self.critic.init(problem)
 
+    def unit(self, batch: Batch, state: State) -> float:
+        """What rewards are divided by."""
+        return spread_of_good(batch)
+
     def prepare(self, problem: Problem, batch: Batch, state: State) -> Rows:
-        good = finite_pairs(batch.rollouts.rewards)
-        returns = batch.rollouts.returns[np.repeat(good, 2)]
-        scale = spread(returns) if len(returns) else 0.0
-        return self.rows(batch, good, state, scale)
+        return self.rows(batch, finite_pairs(batch.rollouts.rewards), state, self.unit(batch, state))
 
     def terms(self, problem: Problem, pair: Pair, row: dict[str, Any], theta: Any, xp: Any = np) -> dict[str, Any]:
         gradients, learned = self.gradients(xp, problem, pair, row, xp.stack([theta, theta]))

@@ -61,16 +61,15 @@ class Surrogate:
             values = values - real.mean()
         scale = spread(real) if len(real) else 0.0
         # Without advantage normalisation they are still brought to unit scale, which Adam would do anyway.
-        values = np.where(mask, values / scale if scale > 0 else 0.0, 0.0)
-        by_pair = {"values": values, "mask": mask}
-        pairs = {name: a.reshape(-1, 2, a.shape[-1]).astype(np.float32) for name, a in by_pair.items()}
+        weighed = {"values": np.where(mask, values / scale if scale > 0 else 0.0, 0.0), "mask": mask}
+        pairs = {name: a.reshape(-1, 2, a.shape[-1]).astype(np.float32) for name, a in weighed.items()}
         shared = {"old": batch.theta, "steps": np.asarray(max(mask.sum(), 1), np.float64)}
         return Rows({**pairs, "good": advantage.good}, shared)
 
     def terms(self, problem: Problem, pair: Pair, row: dict[str, Any], theta: Any, xp: Any = np) -> dict[str, Any]:
         end = recorded_length(xp, pair)
         data = [a[:, :end] for a in (pair.obs, pair.actions, row["values"], row["mask"])]
-        divergence, gradient = _gradient(self, problem.policy)(theta, row["old"], *data)
+        gradient, divergence = _gradient(self, problem.policy)(theta, row["old"], *data)
         return {"g": xp.asarray(gradient), "kl": xp.asarray(divergence)}
 
     def combine(self, problem: Problem, sums: Sums, rows: Rows, state: State) -> Estimate:
@@ -106,7 +105,7 @@ class Trpo(Surrogate):
 
 @functools.lru_cache(maxsize=32)
 def _gradient(surrogate: Surrogate, policy: Policy) -> Callable[..., Any]:
-    """Compiled (KL, gradient) of the surrogate summed over real steps."""
+    """Compiled (gradient, KL) of the surrogate summed over real steps."""
     import jax
     import jax.numpy as jnp
 
@@ -117,11 +116,7 @@ def _gradient(surrogate: Surrogate, policy: Policy) -> Callable[..., Any]:
         divergence = kl(policy, theta, old, obs) * mask
         return (surrogate.gain(jnp, ratio, values, divergence) * mask).sum(), divergence.sum()
 
-    def value_and_gradient(*args: Any) -> tuple[Any, Any]:
-        (_, divergence), gradient = jax.value_and_grad(objective, has_aux=True)(*args)
-        return divergence, gradient
-
-    return jax.jit(value_and_gradient)
+    return jax.jit(jax.grad(objective, has_aux=True))
 
 
 ESTIMATORS: list[type[Surrogate]] = [Ppo, Trpo]

@@ -25,9 +25,8 @@ def outputs(policy: Policy, theta: jax.Array, obs: jax.Array) -> jax.Array:
 
 def log_std(policy: Policy, theta: jax.Array) -> jax.Array:
     """Log standard deviations [action_size] of a Gaussian policy."""
-    if policy.learn_std:
-        return policy.unflatten(theta)["log_std"]
-    return jnp.full(policy.action_size, jnp.log(policy.init_std))
+    fixed = not policy.learn_std
+    return jnp.full(policy.action_size, jnp.log(policy.init_std)) if fixed else policy.unflatten(theta)["log_std"]
 
 
 def log_prob(policy: Policy, theta: jax.Array, obs: jax.Array, actions: jax.Array) -> jax.Array:

@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from quell.errors import QuellError
 from quell.policy.fisher import Metric
 from quell.policy.network import Policy
 from quell.types import Array, Metrics
@@ -94,8 +95,6 @@ def to_arrays(state: Any) -> dict[str, Array]:
 def from_arrays(step: Step, policy: Policy, theta: Array, arrays: dict[str, Array]) -> Any:
     """The state a checkpoint holds."""
     import jax
-
-    from quell.errors import QuellError
 
     leaves, tree = jax.tree.flatten(step.init(policy, theta))
     stored = [arrays.get(f"optimiser.{i}") for i in range(len(leaves))]

@@ -83,13 +83,13 @@ def _compiled_factors(policy: Policy) -> Callable[..., Any]:
 class _Latest:
     """The metric made last: a step makes it, and the next batch's estimate asks for the same."""
 
-    def __init__(self) -> None:
-        self._kept: tuple[Any, float, Metric] | None = None
+    state: Any = None
+    metric: Metric
 
     def of(self, policy: Policy, state: dict[str, Array], damping: float) -> Metric:
-        if self._kept is None or self._kept[0] is not state or self._kept[1] != damping:
-            self._kept = state, damping, Metric.of(policy, state, damping)
-        return self._kept[2]
+        if self.state is not state or self.metric.damping != damping:
+            self.state, self.metric = state, Metric.of(policy, state, damping)
+        return self.metric
 
 
 _latest = _Latest()

@@ -56,8 +56,7 @@ class Point:
 
 def find_point(task: str | Task, at: str, *, preset: Preset, seed: int, settings: Mapping[str, Any]) -> Point:
     """`at` is "init", a run folder, or RUN@ITERATION (the newest checkpoint up to it)."""
-    given = None if isinstance(task, str) else task
-    name = task if isinstance(task, str) else task.name
+    name, given = (task, None) if isinstance(task, str) else (task.name, task)
     if at != "init":
         return _trained(name, given, at, seed, settings)
     config = make_config(name, "es", preset, {"seed": seed, **settings}, given).validate()

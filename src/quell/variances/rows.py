@@ -7,26 +7,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from quell import registry
 from quell.errors import UsageError, did_you_mean
 from quell.estimate import Estimator
 from quell.estimate.advantage import AdvantageGradient
 from quell.estimate.control_variate import ControlVariate
-from quell.estimate.control_variate.advantage import AdvantageControlVariate, within_pairs
+from quell.estimate.control_variate.advantage import AdvantageControlVariate
 from quell.estimate.control_variate.choose import ChosenCoefficients
 from quell.estimate.control_variate.coefficients import FixedCoefficient, MomentsCoefficients, SgdCoefficients
 from quell.estimate.control_variate.discount import FixedDiscounts
 from quell.estimate.policy_gradient import PolicyGradient
-from quell.estimate.returns import finite_pairs
 from quell.estimate.score import Score
 from quell.perturb import Unperturbed
 from quell.perturb.gaussian import Gaussian
 from quell.perturb.gcmc import Gcmc
 from quell.perturb.orthogonal import Orthogonal
 from quell.perturb.qmc import Qmc
-from quell.stats import spread
 from quell.types import Batch, State
 
 CV = ControlVariate(
@@ -140,18 +136,10 @@ def find_rows(methods: Iterable[str | Row | Estimator], sigma: float) -> list[Ro
 
 
 def unit(estimator: Estimator, batch: Batch, state: State) -> float:
-    """What an estimator divides returns by; its gradients are multiplied by that, so that all have one unit.
-
-    An estimator of somebody else's may have a method `unit(batch, state)` that says so.
-    """
-    if callable(own := getattr(estimator, "unit", None)):
-        return float(own(batch, state))
-    good = finite_pairs(batch.rollouts.rewards)
-    if isinstance(estimator, AdvantageControlVariate):
-        return float(state["scale"]) or within_pairs(np.where(np.repeat(good, 2), batch.rollouts.returns, 0.0), good)
-    if isinstance(estimator, PolicyGradient | AdvantageGradient):
-        return spread(batch.rollouts.returns[np.repeat(good, 2)]) if good.any() else 1.0
-    return 1.0
+    """What an estimator divides returns by, if it has a method `unit` that says so; its gradients are multiplied by
+    that, so that all have one unit."""
+    own = getattr(estimator, "unit", None)
+    return float(own(batch, state)) if callable(own) else 1.0
 
 
 def gamma_rows(values: Iterable[float]) -> list[Row]:

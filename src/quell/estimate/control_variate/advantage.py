@@ -50,10 +50,13 @@ class AdvantageControlVariate(WithCritic):
         layers = len(problem.policy.blocks)
         return {"moments": np.full((layers, 2), PRIOR), "scale": np.zeros(()), **self.critic.init(problem)}
 
+    def unit(self, batch: Batch, state: State) -> float:
+        """What rewards are divided by: the spread of past returns within pairs, or at first of this batch's."""
+        return float(state["scale"]) or within_pairs(batch.rollouts.returns, finite_pairs(batch.rollouts.rewards))
+
     def prepare(self, problem: Problem, batch: Batch, state: State) -> Rows:
-        returns, good = batch.rollouts.returns, finite_pairs(batch.rollouts.rewards)
-        usable = np.where(np.repeat(good, 2), returns, 0.0)
-        scale = float(state["scale"]) or within_pairs(usable, good)
+        good, scale = finite_pairs(batch.rollouts.rewards), self.unit(batch, state)
+        usable = np.where(np.repeat(good, 2), batch.rollouts.returns, 0.0)
         fitness = less_other_pairs(usable, int(good.sum())) / scale if scale > 0 else np.zeros_like(usable)
         rows = self.rows(batch, good, state, scale)
         rows.pairs["fitness"] = np.where(np.repeat(good, 2), fitness, 0.0).reshape(-1, 2)
