@@ -18,20 +18,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from quell.api import compute_for
 from quell.config import Preset
 from quell.errors import UsageError
-
-if TYPE_CHECKING:
-    from quell.estimate import Estimator
-    from quell.rollout import Compute
-    from quell.tasks.base import Task
-    from quell.variances.gain import Kind
-    from quell.variances.measure import Tell
-    from quell.variances.points import Point
-    from quell.variances.report import Report
-    from quell.variances.rows import Row
+from quell.estimate import Estimator
+from quell.rollout import Compute
+from quell.tasks.base import Task
+from quell.terminal.counter import Counter
+from quell.variances.fisher import geometry
+from quell.variances.gain import Kind, gains, parse_step
+from quell.variances.measure import Tell, measure
+from quell.variances.points import Point, find_point
+from quell.variances.report import Report
+from quell.variances.rows import Row, find_rows
+from quell.variances.summary import summarise
 
 METHODS = ("es", "ortho", "gcmc", "qmc", "cv-paper", "cv", "auto")
 
@@ -91,11 +95,6 @@ def variance(
     `pairs_other` if not as many. Biases are measured against the mean of `reference`; one that is unbiased and less
     noisy than ES ("auto") shows smaller ones. `gain` names steps whose worth is measured too ("sign:0.01", "kl:0.01").
     """
-    from quell.api import compute_for
-    from quell.terminal.counter import Counter
-    from quell.variances.gain import parse_step
-    from quell.variances.points import find_point
-
     if seed < 0:
         raise UsageError(f"seed must be at least 0, got {seed}")
     compute = compute_for(engine, workers)
@@ -117,15 +116,6 @@ def variance(
 
 def study(point: Point, plan: Plan, *, compute: Compute, tell: Tell | None = None) -> Report:
     """Everything a plan asks for at one point."""
-    import numpy as np
-
-    from quell.variances.fisher import geometry
-    from quell.variances.gain import gains
-    from quell.variances.measure import measure
-    from quell.variances.report import Report
-    from quell.variances.rows import find_rows
-    from quell.variances.summary import summarise
-
     batch = point.config.pairs
     plan.check(batch)
     known = [row.name for row in find_rows(plan.methods, point.sigma)]

@@ -20,6 +20,7 @@ import numpy as np
 from quell.keys import Stream
 from quell.perturb import Unperturbed
 from quell.policy.fisher import Metric, factors
+from quell.policy.likelihood import policy_change
 from quell.policy.network import Policy
 from quell.rollout import Compute, make_engine
 from quell.training.iteration import visited
@@ -58,8 +59,6 @@ class Geometry:
 
     def _moved(self, gradients: Array) -> Array:
         """A g for every row."""
-        from quell.policy.likelihood import policy_change
-
         return np.asarray(policy_change(self.policy)(self.theta, self.states, np.asarray(gradients, np.float32)))
 
 

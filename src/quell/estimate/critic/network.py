@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from quell.estimate import Problem
-from quell.estimate.critic import clipped
+from quell.estimate.value import clipped
 from quell.keys import Purpose, generator
 from quell.registry import POSITIVE, SIZE
 from quell.types import Array, State, Sums
