@@ -16,15 +16,6 @@ from quell.errors import UsageError, did_you_mean
 from quell.rollout import Compute
 
 
-@dataclass(frozen=True)
-class Parsed:
-    """What the command line said."""
-
-    config: Config
-    compute: Compute
-    others: dict[str, Any]
-
-
 def peek(arguments: list[str], flag: str) -> str | None:
     """The value of a flag, before the real parsing, because defaults depend on it."""
     for i, word in enumerate(arguments):
@@ -54,7 +45,7 @@ def take_choices(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
 
 def parse(
     arguments: list[str], default: Config, engine: str, others: type[Any], *, prog: str, description: str
-) -> Parsed:
+) -> tuple[Config, Compute, dict[str, Any]]:
     """Parse all flags; `default` holds the strategies already chosen, `others` the command's own flags."""
     compute = registry.make("engine", engine)
     shared = {item.name for item in dataclasses.fields(compute)} | {item.name for item in dataclasses.fields(others)}
@@ -66,7 +57,7 @@ def parse(
     whole = dataclasses.make_dataclass("Arguments", flat)
     parsed = tyro.cli(whole, args=arguments, default=whole(**forms), prog=prog, description=description)
     config = registry.replace(default, _read(parsed.config, default)).validate()
-    return Parsed(config, registry.replace(compute, _read(parsed.compute, compute)), vars(parsed.others))
+    return config, registry.replace(compute, _read(parsed.compute, compute)), vars(parsed.others)
 
 
 def _spelled_out(word: str, config: Config, engine: str, shared: set[str]) -> str:

@@ -21,12 +21,12 @@ def main(arguments: list[str]) -> int:
     method, preset = peek(rest, "--method") or "cv", peek(rest, "--preset") or "tuned"
     default = make_config(task, method, preset, choices, given)  # type: ignore[arg-type]
     prog = f"quell train {'TASK' if task not in arguments and not given else task}"
-    parsed = parse(rest, default, engine, TrainFlags, prog=prog, description=DESCRIPTION)
+    config, compute, others = parse(rest, default, engine, TrainFlags, prog=prog, description=DESCRIPTION)
 
     from quell.api import start
     from quell.commands.common import report, stopped
 
-    result = start(parsed.config, compute=parsed.compute, task=given, **parsed.others)
+    result = start(config, compute=compute, task=given, **others)
     return report(result, given) if result.finished else stopped(result)
 
 

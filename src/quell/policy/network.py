@@ -49,8 +49,7 @@ class Policy:
         """name -> (where in theta, shape): w0, b0, w1, b1, ..., log_std."""
         shapes: dict[str, tuple[int, ...]] = {}
         for i, (inputs, outputs) in enumerate(self.layers):
-            shapes[f"w{i}"] = (inputs, outputs)
-            shapes[f"b{i}"] = (outputs,)
+            shapes |= {f"w{i}": (inputs, outputs), f"b{i}": (outputs,)}
         if self.kind == "gaussian" and self.learn_std:
             shapes["log_std"] = (self.action_size,)
         layout, start = {}, 0
@@ -77,9 +76,8 @@ class Policy:
 
     def unflatten(self, theta: Any) -> dict[str, Any]:
         """Named views of theta [..., d]; works on NumPy and JAX arrays alike."""
-        return {
-            name: theta[..., where].reshape(*theta.shape[:-1], *shape) for name, (where, shape) in self.layout.items()
-        }
+        front = theta.shape[:-1]
+        return {name: theta[..., where].reshape(*front, *shape) for name, (where, shape) in self.layout.items()}
 
     def forward(self, parts: dict[str, Any], obs: Any, squash: Any) -> tuple[list[Any], Any]:
         """(input of every layer, output of the last) for `unflatten`'s parts; `squash` is the activation."""

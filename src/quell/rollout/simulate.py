@@ -73,11 +73,11 @@ class LocalSimulator:
             environment, drawn = zip(*(_generators(problem.seed, episodes, *m) for m in members), strict=True)
             noisy = policy.stochastic and not episodes.mean_action
             noise = _noise(policy, drawn, task.horizon) if noisy else repeat(np.zeros((1, 1), np.float32))
-            played = _Played.empty(task.horizon, len(group), policy)
+            played = _Played(self.setting, len(group), normaliser)
             # A wild member's numbers may overflow or turn NaN: that is data (counted by the trainer), not a warning.
             with np.errstate(all="ignore"):
-                played.play(self._simulator, act, environment, noise, normaliser, can_terminate=task.can_terminate)
-                played.store(results, group, normaliser, episodes)
+                played.play(self._simulator, act, environment, noise)
+                played.store(results, group, episodes)
 
 
 def member_theta(problem: Problem, theta: Array, episodes: Episodes, pair: int, sign: int) -> Array:
@@ -112,56 +112,37 @@ def describe_members(setting: Setting, episodes: Episodes, indices: Sequence[int
     return text
 
 
-@dataclass
 class _Played:
     """A group's episodes while they are played, time in front."""
 
-    policy: Policy
-    raw: Array  # [t, m, o] observations as the environment gave them
-    actions: Array  # [t, m, a]
-    rewards: Array  # [t, m]
-    steps: Array  # [m]
-    terminated: Array  # [m]
-    length: int  # of the longest
-
-    @staticmethod
-    def empty(horizon: int, count: int, policy: Policy) -> _Played:
-        return _Played(
-            policy,
-            raw=np.empty((horizon, count, policy.obs_size)),
-            actions=np.empty((horizon, count, policy.recorded_size), np.float32),
-            rewards=np.empty((horizon, count)),
-            steps=np.full(count, horizon),
-            terminated=np.zeros(count, bool),
-            length=horizon,
-        )
+    def __init__(self, setting: Setting, count: int, normaliser: Normaliser) -> None:
+        self.task, self.policy, self.normaliser = setting.task, setting.problem.policy, normaliser
+        self.length = horizon = setting.task.horizon  # of the longest
+        self.raw = np.empty((horizon, count, self.policy.obs_size))  # observations as the environment gave them
+        self.actions = np.empty((horizon, count, self.policy.recorded_size), np.float32)
+        self.rewards = np.empty((horizon, count))
+        self.steps = np.full(count, horizon)
+        self.terminated = np.zeros(count, bool)
 
     def play(
-        self,
-        simulator: Simulator,
-        act: Act,
-        environment: Sequence[np.random.Generator],
-        noise: Iterator[Array],
-        normaliser: Normaliser,
-        *,
-        can_terminate: bool,
+        self, simulator: Simulator, act: Act, resets: Sequence[np.random.Generator], noise: Iterator[Array]
     ) -> None:
         """From reset until nobody is left or the horizon is reached."""
         active = np.ones(len(self.steps), bool)
         bounded = to_environment(self.policy, getattr(simulator, "bounds", None))
         late = simulator if isinstance(simulator, PaysLater) else None
-        obs = simulator.reset(environment)
+        obs = simulator.reset(resets)
         t = 0
         for t, noise_now in zip(range(len(self.raw)), noise, strict=False):
             self.raw[t] = obs
-            self.actions[t] = action = act(_as_seen(obs, normaliser), noise_now)
+            self.actions[t] = action = act(_as_seen(obs, self.normaliser), noise_now)
             if bounded:
                 action = bounded(action)
             if late:
                 obs, ended = late.advance(action, active)
             else:
                 obs, self.rewards[t], ended = simulator.step(action, active)
-            if not can_terminate:
+            if not self.task.can_terminate:
                 continue
             cut = getattr(simulator, "truncated", None)  # some environments end an episode without terminating it
             over = ended if cut is None else ended | cut
@@ -175,7 +156,7 @@ class _Played:
             self.rewards[: t + 1] = late.rewards()
         self.length = t + 1
 
-    def store(self, results: Results, group: Sequence[int], normaliser: Normaliser, episodes: Episodes) -> None:
+    def store(self, results: Results, group: Sequence[int], episodes: Episodes) -> None:
         """Copy the episodes, cut at their real length and zero-padded, into the results."""
         sound = np.isfinite(self.actions[: self.length]).all()
         for j, row in enumerate(group):
@@ -187,9 +168,9 @@ class _Played:
                 results.rewards[row, :end] = np.nan  # an engine may take such an action for 0; its return means nothing
             results.obs_sums[row] = seen.sum(axis=0), np.square(seen).sum(axis=0)
             if episodes.states:
-                results.states[row] = _as_seen(seen[spread_over(end, episodes.states)], normaliser)
+                results.states[row] = _as_seen(seen[spread_over(end, episodes.states)], self.normaliser)
             if episodes.record:
-                results.obs[row, :end] = _as_seen(seen, normaliser)
+                results.obs[row, :end] = _as_seen(seen, self.normaliser)
                 results.obs[row, end:] = 0.0
                 results.actions[row, :end], results.actions[row, end:] = actions, 0.0
 

@@ -112,9 +112,8 @@ def within_pairs(returns: Array, good: Array) -> float:
 def _next_scale(state: State, rows: Rows) -> Array:
     """The running spread, with this batch's."""
     past, fresh = float(state["scale"]), float(rows.shared["spread_within"])
-    if not np.isfinite(fresh):
-        return state["scale"]
-    return np.asarray(np.sqrt(MEMORY * past**2 + (1 - MEMORY) * fresh**2) if past else fresh)
+    running = np.sqrt(MEMORY * past**2 + (1 - MEMORY) * fresh**2) if past else fresh
+    return np.asarray(running if np.isfinite(fresh) else past)
 
 
 ESTIMATORS = [AdvantageControlVariate]

@@ -113,14 +113,10 @@ def _check_reachable(address: str) -> None:
         raise UsageError(f"no Ray cluster at {address!r}: {getattr(error, 'strerror', None) or error}") from None
     command = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
     try:
-        done = subprocess.run(command, capture_output=True, timeout=CHECK_SECONDS)
-    except subprocess.TimeoutExpired:
-        done = None
-    if done is None or done.returncode:
-        raise UsageError(
-            f"what answers at {address!r} is not a healthy Ray cluster "
-            "(another program, another version of Ray, or another token?)"
-        )
+        subprocess.run(command, capture_output=True, timeout=CHECK_SECONDS, check=True)
+    except subprocess.SubprocessError:
+        why = "another program, another version of Ray, or another token?"
+        raise UsageError(f"what answers at {address!r} is not a healthy Ray cluster ({why})") from None
 
 
 @contextmanager
