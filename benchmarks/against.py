@@ -165,7 +165,7 @@ def _digest(came_out: Any) -> str:
 
 # The same work in the words of both sides: before strategies became values (0437d73 and earlier), and since.
 
-OLD_SETTINGS = {
+OLD_SETTINGS: dict[str, dict[str, Any]] = {
     "gamma fixed": {"cv.learn_gamma": False},
     "chosen": {"cv.eta": "auto", "cv.metric": "policy"},
 }

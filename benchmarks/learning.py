@@ -84,7 +84,7 @@ def table(groups: Groups) -> str:
         "|---|---|---|---|---|---|---|---|",
     ]
     for (task, preset, method, steps), runs in groups.items():
-        returns = [_mean_std([np.mean(run.final[kind]) for run in runs]) for kind in ("sampled", "mean_action")]
+        returns = [_mean_std([float(np.mean(run.final[kind])) for run in runs]) for kind in ("sampled", "mean_action")]
         ratios = [run.variance for run in runs if run.variance is not None]
         ratio = f"{np.mean(ratios):.3f}" if len(ratios) == len(runs) else ""
         lines.append(f"| {task} | {preset} | {method} | {steps:.0e} | {len(runs)} | {' | '.join(returns)} | {ratio} |")

@@ -1,4 +1,4 @@
-"""Shared by the tests: batches of episodes made in this process."""
+"""Shared by the tests: batches of episodes made in this process, and what estimators make of them."""
 
 from __future__ import annotations
 
@@ -6,30 +6,34 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quell.estimate import Estimate, Estimator, Problem, Rows, estimate
+from quell.estimate.reduce import sum_by_loop
 from quell.keys import Purpose, generator
-from quell.perturb import Directions
+from quell.perturb.gaussian import Gaussian
 from quell.policy import Policy
-from quell.reduce import Sums
 from quell.rollout.simulate import LocalSimulator, Results, Setting
 from quell.tasks.base import Task
-from quell.types import Batch, Episodes, Rollouts, Trajectories
+from quell.types import Array, Batch, Episodes, Rollouts, State, Sums, Trajectories
 
 
 class Collector:
-    """Runs iterations of one setting in this process and hands back batches."""
+    """Runs iterations of one setting in this process, hands back batches, and estimates gradients from them."""
 
-    def __init__(self, task: Task, policy: Policy, *, pairs: int, seed: int = 0, kind: str = "gaussian") -> None:
+    def __init__(self, task: Task, policy: Policy, *, pairs: int, seed: int = 0, directions: Any = None) -> None:
         self.task, self.policy, self.pairs = task, policy, pairs
-        self.directions = Directions(kind, seed, pairs, policy.dim)  # type: ignore[arg-type]
-        self.simulator = LocalSimulator(Setting(task, policy, self.directions))
+        self.problem = Problem(policy, directions or Gaussian(sigma=0.3), seed)
+        self.simulator = LocalSimulator(Setting(task, self.problem))
 
-    def theta(self) -> NDArray[Any]:
-        return self.policy.init(generator(self.directions.seed, Purpose.INIT))
+    def theta(self) -> Array:
+        return self.policy.init(generator(self.problem.seed, Purpose.INIT))
 
     def rollout(
-        self, theta: NDArray[Any], episodes: Episodes, chunks: Sequence[Sequence[int]] | None = None
+        self,
+        theta: Array,
+        episodes: Episodes,
+        chunks: Sequence[Sequence[int]] | None = None,
+        normaliser: tuple[Array, Array] | None = None,
     ) -> Rollouts:
         n, t, o = len(episodes.members), self.task.horizon, self.policy.obs_size
         results = Results(
@@ -39,19 +43,43 @@ class Collector:
             steps=np.zeros(n, np.int64),
             terminated=np.zeros(n, bool),
             obs_sums=np.zeros((n, 2, o)),
+            states=np.full((n, episodes.states, o), np.nan, np.float32),
         )
         for chunk in chunks or [range(n)]:
-            self.simulator.run(theta, episodes, chunk, None, results)
-        trajectories = Trajectories(results.obs, results.actions) if episodes.record else None
-        return Rollouts(results.rewards, results.steps, results.terminated, trajectories, results.obs_sums)
+            self.simulator.run(theta, episodes, chunk, normaliser, results)
+        return Rollouts(
+            results.rewards,
+            results.steps,
+            results.terminated,
+            Trajectories(results.obs, results.actions) if episodes.record else None,
+            results.obs_sums,
+            results.states if episodes.states else None,
+        )
 
-    def batch(self, theta: NDArray[Any], sigma: float, iteration: int = 0, *, shared_reset: bool = True) -> Batch:
-        episodes = Episodes.of_pairs(iteration, self.pairs, sigma, record=True, shared_reset=shared_reset)
-        return Batch(theta, sigma, iteration, self.directions, self.rollout(theta, episodes))
+    def batch(self, theta: Array, iteration: int = 0, **facts: Any) -> Batch:
+        episodes = Episodes.of_pairs(iteration, self.pairs, record=True, **facts)
+        return Batch(theta, episodes, self.rollout(theta, episodes))
+
+    def total(self, estimator: Estimator, batch: Batch, rows: Rows, theta: Array) -> Sums:
+        (sums,) = sum_by_loop(estimator, self.problem, batch, rows, theta).values()
+        return sums
+
+    def sums(self, estimator: Estimator, batch: Batch, state: State | None = None) -> Sums:
+        """What all pairs add up to."""
+        memory = estimator.init(self.problem) if state is None else state
+        with np.errstate(all="ignore"):
+            rows = estimator.prepare(self.problem, batch, memory)
+        return self.total(estimator, batch, rows, batch.theta)
+
+    def estimate(
+        self, estimator: Estimator, batch: Batch, state: State | None = None, theta: Array | None = None
+    ) -> Estimate:
+        memory = estimator.init(self.problem) if state is None else state
+        return estimate(estimator, self.problem, batch, memory, total=self.total, theta=theta)
 
 
 def tree_sum(parts: Iterable[Sums]) -> Sums:
-    """Neighbours first, then neighbouring sums: what `quell.reduce.Tree` must come to, written the plain way."""
+    """Neighbours first, then neighbouring sums: what `reduce.Tree` must come to, written the plain way."""
     level = list(parts)
     while len(level) > 1:
         odd = level[-1:] if len(level) % 2 else []

@@ -13,11 +13,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from quell.policy import Policy
 from quell.tasks.arrays import ArrayTask
 from quell.tasks.base import Array, Draws, State
 
 A = np.array([[0.9, 0.3], [-0.2, 0.8]])
 START = np.array([1.0, -0.5])
+POLICY = Policy(1, 2, hidden=(), init_std=0.7)
+THETA = np.array([0.1, -0.2, 0.15, 0.1, -0.4, -0.2], np.float32)
 
 
 @dataclass(frozen=True, kw_only=True)

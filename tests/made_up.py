@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from quell.campaign.plan import record_path
-from quell.methods import make_config
 from quell.runs.record import Record
+from quell.training.methods import make_config
 
 
 def made_up(task: str, method: str, seed: int, score: float, start: float = 0.0, **settings: Any) -> Record:

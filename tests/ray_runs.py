@@ -7,24 +7,30 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from quell.compute import Compute
-from quell.methods import make_config
+from quell.rollout import Compute
+from quell.rollout.cluster import Ray
 from quell.rollout.cluster.engine import RayEngine
 from quell.rollout.cluster.fleet import Patience
-from quell.trainer import Trainer, TrainState
+from quell.rollout.cpu import Cpu
+from quell.training.iteration import Trainer
+from quell.training.methods import make_config
+from quell.training.state import TrainState
 
-SETTINGS = {"horizon": 60, "pairs": 7, "normalise_obs": True, "eval_episodes": 2}
+SETTINGS: dict[str, Any] = {"horizon": 60, "pairs": 7, "normalise_obs": True, "eval_episodes": 2}
 Between = Callable[[Trainer, int], bool]
 """Called before every iteration with the iterations done; whether to go on."""
 
 
 def trainer(compute: Compute, method: str = "cv", patience: Patience | None = None) -> Trainer:
-    made = Trainer(make_config("walker2d", method, overrides=SETTINGS), 1)
-    if compute.engine == "ray":
-        made.engine.close()
-        parts = (made.task, made.policy, made.directions, made.estimator)
-        made.engine = RayEngine(*parts, members=2 * made.config.pairs, compute=compute, patience=patience)
+    config = make_config("walker2d", method, overrides=SETTINGS)
+    if patience is None:
+        return Trainer(config, compute)
+    assert isinstance(compute, Ray)
+    made = Trainer(config, Cpu(workers=1))
+    made.engine.close()
+    made.engine = RayEngine(made.task, made.problem, members=2 * config.pairs, compute=compute, patience=patience)
     return made
 
 
@@ -48,7 +54,7 @@ def sha256(state: TrainState) -> str:
 
 
 def local(iterations: int, method: str = "cv") -> str:
-    return run(trainer(Compute(1), method), iterations)[0]
+    return run(trainer(Cpu(workers=1), method), iterations)[0]
 
 
 def listening() -> set[str]:

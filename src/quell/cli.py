@@ -14,6 +14,7 @@ COMMANDS = {
     "resume": "continue a run from its newest checkpoint",
     "eval": "play many episodes with a run's policy and report the returns",
     "play": "film a run's policy (mp4 or gif)",
+    "benchmark": "methods side by side on many tasks",
     "tune": "search for a method's settings by a stated protocol",
     "variance": "measure gradient estimators side by side at a fixed policy",
     "theory": "Theorem 1, exact and simulated: when the control variate helps",

@@ -80,6 +80,12 @@ class Config:
     def validate(self) -> Config:
         """Raise UsageError naming the first setting that makes no sense."""
         registry.check(self)
+        for name, value in flatten(self).items():
+            if not registry.is_plain(value):
+                raise UsageError(
+                    f"config.json cannot hold {name}, {value!r}; a field of a strategy that is no setting "
+                    "is declared with dataclasses.field(metadata=quell.registry.NO_SETTING)"
+                )
         if any(isinstance(getattr(self, name), registry.Elsewhere) for name in STRATEGIES):
             return self
         if self.estimator.needs.perturbed != (self.directions.sigma > 0):
@@ -123,18 +129,25 @@ def replace(config: Config, changes: Mapping[str, Any], *, lenient: bool = False
         if where is not None:
             config = registry.replace(config, {where: value})
         elif not lenient:
-            raise unread(config, name)
+            raise Unread(config, name)
     return config
 
 
-def unread(config: Config, name: str, *, flags: bool = False) -> UsageError:
-    """The refusal of a setting that nothing chosen reads."""
-    known = list(flatten(config))
-    own = [key for key in known if "." in key]
-    spelled = (lambda key: "--" + key.replace("_", "-")) if flags else str
-    hint = did_you_mean(name, [*known, *(key.rpartition(".")[2] for key in known)])
-    listed = ", ".join(map(spelled, own))
-    return UsageError(f"method {config.method!r} reads no setting {spelled(name)!r}{hint}; it reads: {listed}")
+class Unread(UsageError):
+    """The refusal of a setting that nothing chosen reads, with those that are read."""
+
+    def __init__(self, config: Config, name: str, *, flags: bool = False) -> None:
+        self.config, self.name = config, name
+        known = list(flatten(config))
+        own = [key for key in known if "." in key]
+        spelled = (lambda key: "--" + key.replace("_", "-")) if flags else str
+        hint = did_you_mean(name, [*known, *(key.rpartition(".")[2] for key in known)])
+        listed = ", ".join(map(spelled, own))
+        super().__init__(f"method {config.method!r} reads no setting {spelled(name)!r}{hint}; it reads: {listed}")
+
+    def as_flag(self) -> Unread:
+        """The same for the command line."""
+        return Unread(self.config, self.name, flags=True)
 
 
 def parse_value(text: str) -> Any:
@@ -154,13 +167,21 @@ def from_dict(values: Mapping[str, Any]) -> Config:
     """The config a run folder holds; unknown or ill-typed settings are a UsageError."""
     if not isinstance(values, Mapping) or not isinstance(values.get("task"), str):
         raise UsageError("config.json names no task")
-    plain = dict(values)
-    for kind in STRATEGIES:  # one that is not ours can be described but not used
-        given = plain.get(kind)
-        if isinstance(given, Mapping) and given.get("name") not in registry.table(kind):
-            settings = {name: value for name, value in given.items() if name != "name"}
-            plain[kind] = registry.Elsewhere(kind, str(given.get("name")), settings)
+    plain = {name: _restored(name, value) for name, value in values.items()}
     return registry.replace(Config(task=values["task"]), plain).validate()
+
+
+def _restored(kind: str, value: Any) -> Any:
+    """A strategy from its name and fields; one that is not ours can be described but not used."""
+    if kind not in registry.KINDS or not isinstance(value, Mapping):
+        return value
+    settings = {name: _restored(name, item) for name, item in value.items() if name != "name"}
+    foreign = any(isinstance(item, registry.Elsewhere) for item in settings.values())
+    if value.get("name") in registry.table(kind) and not foreign:
+        return value
+    ours = {name: dict(item) for name, item in settings.items() if name in registry.KINDS and isinstance(item, Mapping)}
+    made = {name: registry.make(name, item.pop("name"), item) for name, item in ours.items()}
+    return registry.Elsewhere(kind, str(value.get("name")), settings | made)
 
 
 def changed(old: Config, new: Config) -> list[str]:

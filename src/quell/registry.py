@@ -20,6 +20,7 @@ import pkgutil
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from quell.errors import UsageError, did_you_mean
@@ -60,6 +61,8 @@ class Range:
         return None
 
 
+NO_SETTING = {"setting": False}
+"""Metadata of a field that config.json does not hold, such as a function; its owner is passed again to go on."""
 POSITIVE, SHARE = Range(above=0), Range(low=0, high=1)
 COUNT, SIZE = Range(low=0), Range(low=1)
 DISCOUNT = Range(above=0, high=1)
@@ -89,15 +92,19 @@ def is_strategy(value: Any) -> bool:
 
 
 def name_of(strategy: Any) -> str:
-    """What a strategy is called: its `name`, or its class's."""
-    return str(getattr(strategy, "name", type(strategy).__name__))
+    """What a strategy is called: the `name` that its class declares (an inherited one is another's), or its class's."""
+    if isinstance(strategy, Elsewhere):
+        return strategy.name
+    declared = vars(type(strategy)).get("name")
+    return declared if isinstance(declared, str) else type(strategy).__name__
 
 
 def settings_of(strategy: Any) -> dict[str, Any]:
-    """A strategy's settings by name."""
+    """A strategy's settings by name: its fields, but for those declared with `field(metadata=NO_SETTING)`."""
     if isinstance(strategy, Elsewhere):
         return strategy.settings
-    return {item.name: getattr(strategy, item.name) for item in dataclasses.fields(strategy)}
+    own = (item for item in dataclasses.fields(strategy) if item.metadata.get("setting", True))
+    return {item.name: getattr(strategy, item.name) for item in own}
 
 
 @dataclass(frozen=True)
@@ -152,8 +159,8 @@ def check(owner: Any, prefix: str = "") -> None:
         return
     for name, hint in hints(type(owner)).items():
         value, dotted = getattr(owner, name), prefix + name
-        if is_strategy(value):
-            check(value, f"{dotted}.")
+        if name in KINDS:
+            _check_strategy(name, value, dotted)
             continue
         bounds = next((part for part in get_args(hint) if isinstance(part, Range)), None)
         bare = get_args(hint)[0] if bounds else hint
@@ -164,13 +171,27 @@ def check(owner: Any, prefix: str = "") -> None:
         own()
 
 
+def _check_strategy(kind: str, value: Any, dotted: str) -> None:
+    if not is_strategy(value):
+        raise UsageError(f"{dotted} must be one of {', '.join(table(kind))}, or an object of that kind, got {value!r}")
+    if not isinstance(value, Elsewhere):
+        ours = table(kind).get(name_of(value), type(value))
+        if ours is not type(value):
+            raise UsageError(f"{dotted}: quell has a {name_of(value)!r} of its own; give yours another `name`")
+    check(value, f"{dotted}.")
+
+
 def _type_complaint(value: Any, hint: Any) -> str | None:
     options = [option for option in get_args(hint) if isinstance(option, str)]
     if options:
         if value in options:
             return None
         return f"must be one of {', '.join(options)}, got {value!r}{did_you_mean(str(value), options)}"
-    if get_origin(hint) is tuple and isinstance(value, tuple):
+    if get_origin(hint) is UnionType:  # of something and None
+        return None if value is None else _type_complaint(value, get_args(hint)[0])
+    if get_origin(hint) is tuple:
+        if not isinstance(value, tuple):
+            return f"must be a list, got {value!r}"
         return next((bad for item in value if (bad := _type_complaint(item, get_args(hint)[0]))), None)
     number = isinstance(value, int | float) and not isinstance(value, bool)
     wrong = {
@@ -180,6 +201,15 @@ def _type_complaint(value: Any, hint: Any) -> str | None:
         str: ("text", not isinstance(value, str)),
     }.get(hint)
     return f"must be {wrong[0]}, got {value!r}" if wrong and wrong[1] else None
+
+
+def is_plain(value: Any) -> bool:
+    """Whether config.json can hold a value."""
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and is_plain(item) for key, item in value.items())
+    if isinstance(value, tuple | list):
+        return all(map(is_plain, value))
+    return value is None or isinstance(value, str | int | float)
 
 
 def hints(cls: Any) -> dict[str, Any]:

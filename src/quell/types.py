@@ -24,8 +24,8 @@ class Episodes:
     """What an engine is asked to run: one episode per (pair, sign).
 
     A member's parameters are theta + sigma * eps(iteration, pair, sign), or theta itself where sign is 0 or there are
-    no directions. `shared_reset` gives both members of a pair the same randomness of the environment (reset, process
-    noise), `shared_noise` the same action noise (common random numbers).
+    no directions. `shared_reset` gives both members of a pair the same environment randomness (reset, process noise),
+    and `shared_noise` the same action noise (common random numbers).
     """
 
     iteration: int

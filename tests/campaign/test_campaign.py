@@ -15,9 +15,9 @@ import pytest
 from quell.campaign.estimate import known_speeds, makespan, seconds_of
 from quell.campaign.plan import Budget, Job, plan
 from quell.cli import main
-from quell.methods import make_config
 from quell.runs import Run
 from quell.runs.record import read
+from quell.training.methods import make_config
 
 TINY = ["--budget", "0.0002", "--seeds", "1", "--episodes", "1", "--jobs", "2"]
 
@@ -89,7 +89,7 @@ def test_a_failing_run_is_reported_and_stops_no_other(tmp_path: Path, capsys: py
     assert main(arguments) == 1
     told = capsys.readouterr()
     assert "FAILED  lqr-302 es paper seed 0:" in told.err
-    assert "holds a run with another lr" in told.err
+    assert "holds a run with another step.lr" in told.err
     summaries = tmp_path / "out/paper-0.0002/summaries"
     assert {path.name for path in summaries.iterdir()} == {"lqr-302-ortho-0.json"}
     assert (tmp_path / "out/paper-0.0002/table-es.md").exists()

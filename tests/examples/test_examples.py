@@ -11,7 +11,7 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SHORT = {
     "train": ["10000"],
-    "compare": ["--task", "hopper", "--steps", "2000", "--seeds", "1"],
+    "compare": ["--task", "hopper", "--steps", "2000", "--seeds", "2", "--episodes", "2", "--estimates", "2"],
     "own_loop": ["20"],
     "own_estimator": ["20000"],
     "own_directions": ["10000"],
@@ -20,7 +20,7 @@ SHORT = {
 """Example -> arguments that make it take seconds."""
 SAYS = {
     "train": "20 fresh episodes",
-    "compare": "variance (ES = 1)",
+    "compare": "P(CV above ES)",
     "own_loop": "iteration  20  return",
     "own_estimator": "iteration   1  return",
     "own_directions": "steps",

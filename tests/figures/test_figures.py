@@ -23,9 +23,9 @@ from quell.figures.runs import curve_panels, curves
 from quell.figures.style import LOOKS, looks, new_figure, on_common_steps, save
 from quell.figures.theory import SAMPLES, variance_against_rho
 from quell.figures.variance import variance_figure
-from quell.lab.rows import BASES
-from quell.methods import METHODS
 from quell.stats import MeanStd
+from quell.training.methods import METHODS
+from quell.variances.rows import BASES
 
 matplotlib = pytest.importorskip("matplotlib")
 ROOT = Path(__file__).parents[2]

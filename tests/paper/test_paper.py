@@ -13,7 +13,6 @@ import pytest
 from made_up import made_up, small_group, write_group
 
 from quell.cli import main
-from quell.methods import make_config
 from quell.paper.entries import ENTRIES
 from quell.paper.formats import html, latex, markdown
 from quell.paper.published import ABLATION_TASKS, LABELS, SCORES, mean_std, score
@@ -22,6 +21,7 @@ from quell.paper.scores import aggregate, compare, grid, improvements, scaled
 from quell.paper.tables import build
 from quell.runs.record import read_group
 from quell.stats import MeanStd, bold
+from quell.training.methods import make_config
 
 TINY = ["--budget", "0.0002", "--seeds", "1", "--episodes", "1", "--jobs", "2"]
 

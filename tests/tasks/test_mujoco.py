@@ -62,7 +62,7 @@ def test_rewards_come_late_but_the_same(case: Case, monkeypatch: pytest.MonkeyPa
     expected = _play(task, task.simulator(3), [0, 1, 2], actions)
     for room in (STEPS + 1, STEPS, 7, 1):
         monkeypatch.setattr("quell.tasks.mujoco.HISTORY_STEPS", room)
-        simulator = task.simulator(3)
+        simulator: Any = task.simulator(3)
         assert isinstance(simulator, PaysLater)
         simulator.reset([np.random.default_rng(seed) for seed in range(3)])
         found = [[x.copy() for x in simulator.advance(action, np.ones(3, bool))] for action in actions[:11]]
@@ -127,7 +127,7 @@ def test_physics_is_the_same_without_its_clock() -> None:
 def test_functions_agree_under_jax(case: Case) -> None:
     """numpy and traced jax.numpy give the same initial state and, in real episodes, observation, reward and end."""
     task = case.task()
-    simulator = task.simulator(3)
+    simulator: Any = task.simulator(3)
     simulator.reset([np.random.default_rng(seed) for seed in range(3)])
     actions = _actions(task, members=3)
     draws = task.draw(simulator.models[0], np.random.default_rng(0))

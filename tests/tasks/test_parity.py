@@ -26,7 +26,7 @@ ALONE = np.ones(1, bool)
 def test_episodes_match_the_original(case: Case) -> None:
     """Same reset draws, same random actions (a fifth of them beyond the limits): same numbers."""
     task, original = case.task(), case.original()
-    simulator = task.simulator(1)
+    simulator: Any = task.simulator(1)
     low, high = 1.25 * original.model.actuator_ctrlrange.T
     for seed in range(EPISODES):
         expected = original.reset(np.random.default_rng(seed))
@@ -63,7 +63,7 @@ def test_rewards_match_where_random_play_never_goes(case: Case) -> None:
     """States scattered around the model's default pose, thrown far and fast, cover both ends of each reward."""
     task, original = case.task(), case.original()
     assert isinstance(original, ControlSuiteOriginal)
-    simulator = task.simulator(1)
+    simulator: Any = task.simulator(1)
     ours = simulator.data[0]
     rng = np.random.default_rng(7)
     rewards = []

@@ -27,7 +27,7 @@ LATEST = [case for case in CASES if case.version != "v4"]  # v4 and v5 reset ali
 def test_reset_distribution(case: Case) -> None:
     count = SAMPLES.get(case.name, 1000)
     task, original = case.task(), case.original()
-    simulator = task.simulator(1)
+    simulator: Any = task.simulator(1)
     ours, theirs = [], []
     for i in range(count):
         simulator.reset([generator(1, Purpose.ENVIRONMENT, i)])
@@ -51,7 +51,7 @@ def test_reset_distribution(case: Case) -> None:
 
 def test_two_poles_second_hinge_has_std_a_tenth() -> None:
     """Ten times the first hinge's; a slip known from elsewhere. The estimate's own error is 1.6 % (n = 2000)."""
-    simulator = Case("dm-cartpole-two-poles").task().simulator(1)
+    simulator: Any = Case("dm-cartpole-two-poles").task().simulator(1)
     angles = []
     for i in range(2000):
         simulator.reset([generator(2, Purpose.ENVIRONMENT, i)])

@@ -75,10 +75,10 @@ class Search:
         return [self.job(trial, task, seed) for trial in best for seed in seeds for task in self.tasks]
 
     def score(self, trial: int, task: str, seeds: Sequence[int]) -> float:
-        """Mean return of the final policy's mean actions over seeds; the worst there is where a run failed."""
-        paths = [self.job(trial, task, seed).record for seed in seeds]
-        scores = [float(np.mean(read(path).final["mean_action"])) if path.exists() else -math.inf for path in paths]
-        return float(np.mean(scores))
+        """Mean return of the final policy's mean actions over the seeds that ended; the worst there is if none did."""
+        jobs = [self.job(trial, task, seed) for seed in seeds]
+        scores = [float(np.mean(read(job.record).final["mean_action"])) for job in jobs if job.done]
+        return float(np.mean(scores)) if scores else -math.inf
 
     def ranked(self, trials: Sequence[int], seeds: Sequence[int]) -> list[int]:
         """Trials, best first, by their mean rank over the tasks."""
@@ -94,20 +94,20 @@ class Search:
         finalists = first[: max(2, self.trials // KEPT)]
         seeds = list(range(FIRST_SEED, FIRST_SEED + 1 + MORE_SEEDS))
         order = self.ranked(finalists, seeds)
-        rows = [self._row(trial, seeds if trial in finalists else [FIRST_SEED]) for trial in [*order, *first]]
+        listed = [*order, *(trial for trial in first if trial not in order)]
         table = {
             "method": self.method,
             "tasks": list(self.tasks),
             "steps": self.steps,
             "best": self.settings()[order[0]],
-            "trials": list({row["trial"]: row for row in reversed(rows)}.values())[::-1],
+            "trials": [self._row(trial, seeds if trial in finalists else [FIRST_SEED]) for trial in listed],
         }
         name = f"{'+'.join(map(folder_name, self.tasks))}.json"
         write_atomically(self.folder / name, (json.dumps(table, indent=1) + "\n").encode())
         return table
 
     def _row(self, trial: int, seeds: Sequence[int]) -> dict[str, Any]:
-        known = flatten(self.job(trial, self.tasks[0], FIRST_SEED).config)
+        known = flatten(read(self.job(trial, self.tasks[0], FIRST_SEED).record).config)
         return {
             "trial": trial,
             "settings": {name: known[name] for name in get_method(self.method).space if name in known},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from quell.commands.common import report, run_horizon, stopped, take_trusted
-from quell.commands.settings import ResumeFlags, parse, take_choices
+from quell.commands.settings import ResumeFlags, as_flags, parse, take_choices
 from quell.config import changed, flatten, replace
 from quell.errors import UsageError
 from quell.runs import Run
@@ -25,7 +25,8 @@ def main(arguments: list[str]) -> int:
     run = Run.open(Path(arguments[0]))
     choices, rest = take_choices(arguments[1:])
     engine = choices.pop("engine", "cpu")
-    default = replace(run.config, choices)
+    with as_flags():
+        default = replace(run.config, choices)
     config, compute, others = parse(rest, default, engine, ResumeFlags, prog=PROG, description=DESCRIPTION)
     after = flatten(config)
     settings = {name: after[name] for name in changed(run.config, config) if name in after}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +13,7 @@ from typing import Annotated, Any
 import tyro
 
 from quell import registry
-from quell.config import Config, flatten, full_name, unread
+from quell.config import Config, Unread, flatten, full_name
 from quell.errors import UsageError, did_you_mean
 from quell.rollout import Compute
 
@@ -43,6 +45,15 @@ def take_choices(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
     return chosen, rest
 
 
+@contextmanager
+def as_flags() -> Iterator[None]:
+    """Around what speaks of settings by their names in Python: a refusal then speaks of flags."""
+    try:
+        yield
+    except Unread as refusal:
+        raise refusal.as_flag() from None
+
+
 def parse(
     arguments: list[str], default: Config, engine: str, others: type[Any], *, prog: str, description: str
 ) -> tuple[Config, Compute, dict[str, Any]]:
@@ -71,13 +82,19 @@ def _spelled_out(word: str, config: Config, engine: str, shared: set[str]) -> st
         parents, _, last = name.rpartition(".")
         positive = full_name(".".join(filter(None, (parents, last.removeprefix("no_")))), known)
         if positive is None or not last.startswith("no_"):
-            engines = registry.table("engine").values()
-            if name in {item.name for cls in engines for item in dataclasses.fields(cls)}:
-                raise UsageError(f"--{flag} is not a setting of engine {engine!r}; add --engine with the one it is for")
-            raise unread(config, name, flags=True)
+            if name in {key for other in registry.table("engine") for key in _of_engine(other)}:
+                own = ", ".join(f"--{key.replace('_', '-')}" for key in _of_engine(engine))
+                raise UsageError(
+                    f"engine {engine!r} reads no setting --{flag}; it reads: {own} (--engine chooses another)"
+                )
+            raise Unread(config, name, flags=True)
         parents, _, last = positive.rpartition(".")
         full = ".".join(filter(None, (parents, f"no_{last}")))
     return f"--{full.replace('_', '-')}{equals}{value}"
+
+
+def _of_engine(engine: str) -> list[str]:
+    return [item.name for item in dataclasses.fields(registry.table("engine")[engine])]
 
 
 def _form(owner: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quell.commands.settings import TrainFlags, parse, peek, take_choices
+from quell.commands.settings import TrainFlags, as_flags, parse, peek, take_choices
 from quell.errors import UsageError
 from quell.tasks import Task, names
 from quell.training.methods import make_config
@@ -19,7 +19,8 @@ def main(arguments: list[str]) -> int:
     choices, rest = take_choices(rest)
     engine = choices.pop("engine", "cpu")
     method, preset = peek(rest, "--method") or "cv", peek(rest, "--preset") or "tuned"
-    default = make_config(task, method, preset, choices, given)  # type: ignore[arg-type]
+    with as_flags():
+        default = make_config(task, method, preset, choices, given)  # type: ignore[arg-type]
     prog = f"quell train {'TASK' if task not in arguments and not given else task}"
     config, compute, others = parse(rest, default, engine, TrainFlags, prog=prog, description=DESCRIPTION)
 

@@ -1,9 +1,9 @@
 """Policy gradients with a critic: generalised advantages in place of rewards-to-go.
 
-    g = 1/2N sum over members of sum_t A_t / s grad log pi(a_t | s_t)       A_t: GAE(gamma, lambda), s: returns' spread
+    g = 1/2N sum over members, sum_t A_t / s grad log pi(a_t | s_t)      A_t: GAE(gamma, lambda), s: returns' spread
 
-With a natural step this is what good libraries call TRPO (Schulman et al., 2015); at theta + sigma eps it is the
-control variate of `control_variate.advantage`.
+With a natural step this is what users of good libraries know as TRPO (Schulman et al., 2015); at theta + sigma eps it
+is the control variate of `control_variate.advantage`.
 """
 
 from __future__ import annotations
@@ -38,13 +38,16 @@ class WithCritic:
         return self.gamma < 1 or self.trace < 1
 
     def rows(self, batch: Batch, good: Array, state: State, scale: float) -> Rows:
-        """What `gradients` needs: rewards up to the longest episode's end, and the critic's weights."""
+        """What `gradients` needs: rewards up to the longest episode's end, and the critic's weights.
+
+        Returns that are all equal have no scale and carry no information: their advantages count 0.
+        """
         rollouts = batch.rollouts
         horizon, longest = rollouts.rewards.shape[1], int(rollouts.steps.max())
         rewards = rollouts.rewards[:, :longest].reshape(-1, 2, longest)
         pairs = {"good": good, "rewards": rewards, "terminated": rollouts.terminated.reshape(-1, 2)}
         counted = {"iteration": np.asarray(batch.episodes.iteration), "time": np.arange(horizon) / horizon}
-        return Rows(pairs, {"scale": np.asarray(scale or 1.0)} | counted | self.critic.shared(state, batch.pairs))
+        return Rows(pairs, {"scale": np.asarray(scale or np.inf)} | counted | self.critic.shared(state, batch.pairs))
 
     def gradients(
         self, xp: Any, problem: Problem, pair: Pair, row: dict[str, Any], thetas: Any

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
 from quell.policy.network import Policy
-from quell.registry import COUNT, POSITIVE, Range
+from quell.registry import COUNT, NO_SETTING, POSITIVE, Range
 from quell.types import Array, Metrics
 from quell.update import Context, Schedule, scheduled
 
@@ -112,7 +112,7 @@ class OwnOptax:
     optax's optimisers descend: they are given the gradient's negative.
     """
 
-    given: Any
+    given: Any = field(metadata=NO_SETTING)
 
     name: ClassVar[str] = "optax"
     states: ClassVar[int] = 0

@@ -42,14 +42,15 @@ def test_rays_meet_the_ground_where_mujoco_says(rough: tuple[Any, Any, Any], kin
     if kind in ("any", "straight down"):  # along an edge of triangles, MuJoCo's rays can slip through
         starts[::10, :2] = np.rint(starts[::10, :2])
     rays = rng.standard_normal((1000, 3))
-    rays *= {
+    stretch: dict[str, list[float]] = {
         "any": [1, 1, 1],
         "flat": [1, 1, 0.05],
         "along x": [1, 0, 0.1],
         "along y": [0, 1, 0.1],
         "diagonal": [1, 1, 0.1],
         "straight down": [0, 0, 1],
-    }[kind]
+    }
+    rays *= stretch[kind]
     if kind == "diagonal":
         rays[:, 1] = rays[:, 0]
     rays /= np.linalg.norm(rays, axis=1, keepdims=True)

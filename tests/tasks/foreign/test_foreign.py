@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -118,7 +119,7 @@ def test_cartpole_ends_terminated_and_at_its_own_limit_or_ours():
 
 
 def test_keywords_reach_the_environment():
-    assert tasks.get("gym:Pendulum-v1", g=1.0).source.kwargs == (("g", 1.0),)
+    assert tasks.get("gym:Pendulum-v1", g=1.0).source.kwargs == (("g", 1.0),)  # type: ignore[attr-defined]
     gentle = episodes(tasks.get("gym:Pendulum-v1", g=1.0), [0], np.zeros((5, 1, 1), np.float32))
     usual = episodes(tasks.get("gym:Pendulum-v1"), [0], np.zeros((5, 1, 1), np.float32))
     np.testing.assert_array_equal(gentle[0][0], usual[0][0])
@@ -157,7 +158,7 @@ def test_bipedalwalker_moves_like_gymnasiums():
             return getattr(self.generator, name)
 
     def theirs(push):
-        env = tasks.get("gym:BipedalWalker-v3").source.make().unwrapped
+        env = tasks.get("gym:BipedalWalker-v3").source.make().unwrapped  # type: ignore[attr-defined]
         env.reset(seed=0)
         env.np_random = Pushed(env.np_random, push)
         first, _ = env.reset()
@@ -178,7 +179,7 @@ def test_observations_flatten_in_the_order_of_the_space():
     assert (task.obs_size, task.action_size, task.discrete, task.horizon) == (3 + 4 + 2 + 3 + 2, 2, False, 50)
     observation = task.simulator(1).reset(generators([0]))[0]
     keys = list(user_envs.Toy().observation_space.spaces)
-    parts = {"alpha": [1, 2, 3, None, 0, 1, 0, 0, 1], "bits": [1, 0], "zeta": [0, 0, 1]}
+    parts: dict[str, list[Any]] = {"alpha": [1, 2, 3, None, 0, 1, 0, 0, 1], "bits": [1, 0], "zeta": [0, 0, 1]}
     start = observation[sum(len(parts[key]) for key in keys[: keys.index("alpha")]) + 3]
     parts["alpha"][3] = start
     np.testing.assert_array_equal(observation, [value for key in keys for value in parts[key]])
@@ -251,7 +252,7 @@ def test_nan_actions_become_nan_rewards_and_touch_no_environment(name):
     assert np.isnan(reward[1])
     assert np.isfinite(observation).all()
     assert not terminated.any()
-    np.testing.assert_array_equal(simulator.truncated, [False, True])
+    np.testing.assert_array_equal(simulator.truncated, [False, True])  # type: ignore[attr-defined]
 
 
 def test_nan_rewards_pass_and_truncation_is_not_termination():

@@ -54,7 +54,7 @@ class Toy(gymnasium.Env):
             if self.trouble == "one-hot":
                 observation["zeta"] = 7
             if self.trouble == "reward":
-                reward = None
+                reward = None  # type: ignore[assignment]
             if self.trouble == "nan reward":
                 reward = float("nan")
             if self.trouble == "old api":

@@ -36,7 +36,7 @@ def replayed():
     active = np.ones(1, bool)
     rows = []
     for episode, joints in enumerate(data["initial_joints"]):
-        simulator.reset([FixedJoints(joints)])
+        simulator.reset([FixedJoints(joints)])  # type: ignore[list-item]
         for number, row in enumerate(np.flatnonzero(data["episode"] == episode)):
             before = {name: simulator.state[name].copy() for name in STATES}
             action = data["action"][row : row + 1]
@@ -51,8 +51,7 @@ def replayed():
                     terminated[0] == data["done"][row],
                 )
             )
-    number, observation, terms, ended = zip(*rows, strict=True)
-    return np.array(number), np.array(observation), np.array(terms), np.array(ended)
+    return tuple(np.array(column) for column in zip(*rows, strict=True))
 
 
 def test_the_first_ten_steps_are_the_originals(replayed):
@@ -113,12 +112,12 @@ def test_a_used_world_starts_afresh():
 
 def test_resets_are_uniform_in_the_joints():
     simulator = RoboschoolHalfCheetah().simulator(1)
-    joints = []
+    seen = []
     for seed in range(200):
         observation = simulator.reset([np.random.default_rng(seed)])
-        joints.append(simulator.state["joint"][0].copy())
+        seen.append(simulator.state["joint"][0].copy())
         np.testing.assert_array_equal(observation[0, [0, 1, 2, 3, 5]], [0, 0, 1, 0, 0])
-    joints = np.array(joints)
+    joints = np.array(seen)
     assert np.abs(joints).max() <= 0.1
     np.testing.assert_allclose(joints.mean(axis=0), 0, atol=5 * 0.1 / np.sqrt(3 * 200))
     np.testing.assert_allclose(joints.std(axis=0), 0.1 / np.sqrt(3), rtol=0.2)

@@ -4,8 +4,8 @@
     X_i = ES(1) of the pair,    Y_i = X_i - R_i,    g = 1/N sum_i (X_i + beta Y_i)
 
 A step theta + P g does harm by tr(P H P Cov g), H the curvature, which is near the policy's Fisher matrix F. A natural
-step has P = F^-1, so what counts is tr(F^-1 Cov g): there a policy gradient has about d times an advantage's noise,
-whereas the noise of ES is dominated by the flattest directions. beta, one per layer, minimises that:
+step has P = F^-1, so what counts is tr(F^-1 Cov g): there a policy gradient has about d times the noise of an
+advantage, whereas the noise of ES is dominated by the flattest directions. beta, one per layer, minimises that:
 
     beta_l = - sum X_l' P Y_l / sum Y_l' P Y_l        over the pairs of past batches, starting at -1 (X for Y: all of R)
 
@@ -32,6 +32,7 @@ from quell.types import Array, Batch, Metrics, Pair, State, Sums
 
 PRIOR = 1e-12  # of both moments: a coefficient begins at -1
 MEMORY = 0.9  # of the returns' spread
+WILD = 1e6  # times the returns' spread so far
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +53,13 @@ class AdvantageControlVariate(WithCritic):
 
     def unit(self, batch: Batch, state: State) -> float:
         """What rewards are divided by: the spread of past returns within pairs, or at first of this batch's."""
-        return float(state["scale"]) or within_pairs(batch.rollouts.returns, finite_pairs(batch.rollouts.rewards))
+        past, fresh = float(state["scale"]), within_pairs(batch.rollouts.returns, finite_pairs(batch.rollouts.rewards))
+        return past if fresh < WILD * past else fresh  # from earlier batches, unless that would overflow
 
     def prepare(self, problem: Problem, batch: Batch, state: State) -> Rows:
-        good, scale = finite_pairs(batch.rollouts.rewards), self.unit(batch, state)
-        usable = np.where(np.repeat(good, 2), batch.rollouts.returns, 0.0)
+        returns, good = batch.rollouts.returns, finite_pairs(batch.rollouts.rewards)
+        usable = np.where(np.repeat(good, 2), returns, 0.0)
+        scale = self.unit(batch, state)
         fitness = less_other_pairs(usable, int(good.sum())) / scale if scale > 0 else np.zeros_like(usable)
         rows = self.rows(batch, good, state, scale)
         rows.pairs["fitness"] = np.where(np.repeat(good, 2), fitness, 0.0).reshape(-1, 2)
@@ -105,15 +108,19 @@ class AdvantageControlVariate(WithCritic):
 
 def within_pairs(returns: Array, good: Array) -> float:
     """Spread of returns within the good pairs, whose members share their reset."""
-    gaps = (returns[0::2] - returns[1::2])[good]
-    return float(np.sqrt(np.square(gaps).mean() / 2)) if len(gaps) else 0.0
+    gaps = np.abs(returns[0::2] - returns[1::2])[good]
+    largest = float(gaps.max()) if len(gaps) else 0.0
+    if not 0 < largest < np.inf:
+        return largest
+    return float(np.sqrt(np.square(gaps / largest).mean() / 2)) * largest  # squares of huge returns stay finite
 
 
 def _next_scale(state: State, rows: Rows) -> Array:
     """The running spread, with this batch's."""
     past, fresh = float(state["scale"]), float(rows.shared["spread_within"])
-    running = np.sqrt(MEMORY * past**2 + (1 - MEMORY) * fresh**2) if past else fresh
-    return np.asarray(running if np.isfinite(fresh) else past)
+    if not np.isfinite(fresh):
+        return state["scale"]
+    return np.asarray(np.hypot(np.sqrt(MEMORY) * past, np.sqrt(1 - MEMORY) * fresh) if past else fresh)
 
 
 ESTIMATORS = [AdvantageControlVariate]

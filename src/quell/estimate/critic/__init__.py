@@ -63,5 +63,5 @@ def discounted_sum(xp: Any, values: Any, decay: float) -> Any:
     def combine(later: Any, earlier: Any) -> Any:
         return earlier[0] * later[0], earlier[1] + earlier[0] * later[1]
 
-    factors = xp.full_like(values, decay)
-    return jax.lax.associative_scan(combine, (factors, values), reverse=True, axis=values.ndim - 1)[1]
+    pairs = (xp.full_like(values, decay), values)
+    return jax.lax.associative_scan(combine, pairs, reverse=True, axis=values.ndim - 1)[1]

@@ -102,6 +102,8 @@ class NetworkCritic:
         batches = min(int(state["critic.batches"]) + 1, KEPT)
         known = kept_target[:batches]
         centre, spread = float(known.mean()), float(known.std()) + 1e-8
+        if not np.isfinite(spread):  # targets too large to square: nothing to learn from
+            return state
         rng = generator(problem.seed, Purpose.CRITIC, iteration)
         chosen = rng.integers(batches * ROWS, size=(self.updates, self.minibatch), dtype=np.int32)
         trained = {name + kind: state[name + kind] for name in self._weights for kind in ("", ".mean", ".square")}

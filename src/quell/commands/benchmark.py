@@ -1,0 +1,102 @@
+"""quell benchmark: methods side by side on many tasks."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from quell.config import check_out
+from quell.errors import UsageError, require
+from quell.rollout import default_workers
+
+DESCRIPTION = """Train methods with their tuned settings on several tasks and seeds, and write a table (scores of mean
+actions, who is above whom, time, published scores) and a figure to OUT. Finished runs are not repeated: the same
+command goes on where it stopped."""
+TASKS = (
+    *("halfcheetah", "hopper", "walker2d", "swimmer", "dm-cheetah-run", "dm-cartpole-swingup"),
+    *("dm-cartpole-two-poles", "dm-cartpole-balance", "roboschool-pong"),
+)
+PEERS = {
+    "RL Zoo PPO, 1e6": {"halfcheetah": "5819", "hopper": "2410", "walker2d": "3479", "swimmer": "282"},
+    "RL Zoo ARS, 2e6 to 7.5e7": {"halfcheetah": "4815", "hopper": "3344", "walker2d": "2994", "swimmer": "355"},
+}
+"""What others published (mean actions, one agent each): RL Zoo's benchmark page."""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    tasks: tuple[str, ...] = TASKS
+    """`quell tasks` lists them."""
+    methods: tuple[str, ...] = ("cv", "es")
+    """The first is compared with each of the others."""
+    seeds: int = 5
+    """Seeds 0 to SEEDS-1."""
+    steps: int = 1_000_000
+    """Environment steps of each run."""
+    episodes: int = 20
+    """Episodes of each final evaluation."""
+    jobs: int | None = None
+    """Runs at a time, one process each; by default one per core."""
+    out: Path = Path("results/benchmark")
+    """Where records, table and figure go."""
+    runs: Path = Path("runs/benchmark")
+    """Where run folders with their checkpoints go."""
+    render: bool = False
+    """Only make table and figure from the records there are."""
+
+
+def main(arguments: list[str]) -> int:
+    parsed = tyro.cli(Arguments, args=arguments, prog="quell benchmark", description=DESCRIPTION)
+    for name in ("seeds", "steps", "episodes", "jobs"):
+        value = getattr(parsed, name)
+        if value is not None and value < 1:
+            raise UsageError(f"--{name} must be at least 1, got {value}")
+    require("plot", "the benchmark's figure")
+    failed = [] if parsed.render else _train(parsed)
+    for message in failed:
+        print(f"FAILED  {message}; the same command tries again", file=sys.stderr)
+    print(render(parsed.out, parsed.methods))
+    return int(bool(failed))
+
+
+def _train(parsed: Arguments) -> list[str]:
+    """Run what is missing; what failed."""
+    from quell.campaign.plan import Job, record_path
+    from quell.campaign.runner import Runner
+    from quell.terminal.campaign import CampaignDisplay
+    from quell.training.methods import make_config
+
+    jobs = []
+    for seed in range(parsed.seeds):
+        for task in parsed.tasks:
+            for method in parsed.methods:
+                config = make_config(task, method, "tuned", {"seed": seed, "steps": parsed.steps, "eval_every": 0})
+                jobs.append(Job(config.validate(), parsed.runs, record_path(parsed.out, config), parsed.episodes))
+    for job in jobs:
+        job.check()
+    due = [job for job in jobs if not job.done]
+    check_out(parsed.out)
+    check_out(parsed.runs)
+    outcomes = Runner(parsed.jobs or default_workers(), CampaignDisplay({job.title: 1.0 for job in due})).run(due)
+    return [f"{outcome.job.title}: {outcome.message}" for outcome in outcomes if outcome.status == "failed"]
+
+
+def render(out: Path, methods: tuple[str, ...]) -> str:
+    """table.md and curves.png from the records in a folder; the table."""
+    from quell.campaign.benchmark import grid, median_seconds, table
+    from quell.figures.runs import curve_panels
+    from quell.paper.published import score
+    from quell.runs.record import read_group
+
+    found = grid(read_group(out))
+    if not found:
+        raise UsageError(f"{str(out)!r} holds no records of runs; `quell benchmark` makes some")
+    paper = {task: text for task in found if (text := score(task, "cv"))}
+    published = {"the paper's CV, 2e7": paper, **PEERS}
+    text = table(found, methods, seconds=median_seconds(out), published=published)
+    (out / "table.md").write_text(text)
+    curve_panels({task: dict(row) for task, row in found.items()}, out / "curves.png")
+    return text

@@ -1,0 +1,248 @@
+"""The command line: help is fast, bad input costs exit code 2 and one clear message, good input works."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import quell
+import quell.errors
+from quell.cli import COMMANDS, main
+from quell.commands.doctor import CORE
+from quell.errors import EngineFailure
+
+FAST = ["--horizon", "20", "--pairs", "2", "--steps", "160", "--eval-episodes", "1", "--workers", "1"]
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "quell", *arguments], capture_output=True, text=True, timeout=60)
+
+
+def test_help_is_fast_and_imports_little() -> None:
+    started = time.perf_counter()
+    done = command("--help")
+    assert time.perf_counter() - started < 0.5
+    assert all(name in done.stdout for name in COMMANDS)
+    code = (
+        "import sys; from quell.cli import main; main(['--help']); sys.exit(bool({'jax', 'mujoco'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([name, "--help"])
+    assert stop.value.code == 0
+    assert f"quell {name}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["tran"], "did you mean 'train'?"),
+        (["train"], "which task?"),
+        (["train", "halfchetah"], "did you mean 'halfcheetah'?"),
+        (["train", "lqr", "--method", "cvv"], "did you mean 'cv'?"),
+        (["train", "lqr", "--sigma", "0"], "sigma must be greater than 0"),
+        (["train", "lqr", "--sigma", "-1"], "sigma must be greater than 0"),
+        (["train", "lqr", "--sigma", "nan"], "sigma must be a finite number"),
+        (["train", "lqr", "--lr", "inf"], "lr must be a finite number"),
+        (["train", "lqr", "--pairs", "0"], "pairs must be at least 1"),
+        (["train", "lqr", "--workers", "0"], "workers must be at least 1"),
+        (["train", "lqr", "--steps", "0"], "steps must be at least 1"),
+        (["train", "lqr", "--horizon", "0"], "horizon must be a positive whole number"),
+        (["train", "lqr", "--name", "../x"], "run name '../x' is not allowed"),
+        (["train", "lqr", "--out", "/proc/nowhere"], "cannot write to '/proc/nowhere'"),
+        (["train", "lqr", "--task-settings", "nois", "1"], "did you mean 'noise'?"),
+        (["train", "lqr", "--policy", "deterministic"], "needs a stochastic policy"),
+        (["train", "lqr", "--policy", "categorical"], "needs a gaussian or deterministic policy"),
+        (["train", "lqr", "--directions", "quasi"], "there are gaussian, gcmc"),
+        (["train", "lqr", "--estimator", "scor"], "did you mean 'score'?"),
+        (["train", "lqr", "--estimator", "score", "--directions", "none"], "needs perturbations"),
+        (["train", "lqr", "--estimator", "ppo", "--directions", "qmc"], "does not take perturbations"),
+        (["train", "lqr", "--policy.hidden", "0"], "policy.hidden needs positive sizes"),
+        (["train", "lqr", "--coefficients", "moments", "--discount", "learned", "--start", "1"], "must be less than 1"),
+        (["train", "lqr", "--coefficients", "moments", "--values", "linear"], "weigh 1 column, not 2"),
+        (["train", "lqr", "--gamma", "0.9"], "reads no setting '--gamma'"),
+        (["train", "lqr", "--preset", "paper", "--metric", "policy"], "reads no setting '--metric'"),
+        (["train", "lqr", "--nonsense", "1"], "reads no setting '--nonsense'"),
+        (["train", "lqr", "--engine", "gpu"], "there are cpu, ray"),
+        (["resume"], "which run?"),
+        (["resume", "nowhere"], "is not a run folder"),
+        (["eval", "nowhere"], "is not a run folder"),
+        (["play", "nowhere", "--video", "x.avi"], "must end in .mp4 or .gif"),
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, list) else "",
+)
+def test_bad_input(
+    arguments: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert len(error.strip().splitlines()) == 1
+    assert not list(tmp_path.rglob("config.json"))
+
+
+@pytest.mark.parametrize("arguments", [["train", "lqr", "--sigma", "much"], ["eval", "x", "--nonsense", "1"]])
+def test_what_the_parser_refuses(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+
+
+def test_bad_input_is_refused_before_anything_is_compiled(tmp_path: Path) -> None:
+    def seconds() -> float:  # of the processor, so that a busy machine does not fail it
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+    for arguments in (["train", "halfchetah"], ["train", "halfcheetah", "--sigma", "0", "--out", str(tmp_path)]):
+        before = seconds()
+        assert command(*arguments).returncode == 2
+        assert seconds() - before < 3
+
+
+def test_a_missing_extra_says_what_to_type(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(quell.errors.EXTRAS, "dm", "no_such_module")
+    assert main(["train", "dm-cheetah-run"]) == 2
+    assert "pip install 'quell[dm]'" in capsys.readouterr().err
+
+
+def test_train_resume_eval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = str(tmp_path / "swimmer/cv/a")
+    assert main(["train", "swimmer", *FAST, "--out", str(tmp_path), "--name", "a"]) == 0
+    assert "gradient variance" in capsys.readouterr().out
+    assert main(["train", "swimmer", *FAST, "--out", str(tmp_path), "--name", "a"]) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert main(["resume", run, "--lr", "0.5"]) == 2
+    assert "lr differs" in capsys.readouterr().err
+    assert main(["resume", run, "--steps", "320"]) == 0
+    assert "320 steps, 4 iterations" in capsys.readouterr().out
+    assert main(["resume", run, "--steps", "400", "--lr", "0.5", "--fork"]) == 0
+    capsys.readouterr()
+    assert main(["eval", run, "--episodes", "3", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["returns"]) == 3
+    assert main(["eval", run, "--episodes", "3", "--mean-action"]) == 0
+    assert "3 episodes" in capsys.readouterr().out
+
+
+def test_options_may_come_before_the_task(tmp_path: Path) -> None:
+    assert main(["train", *FAST, "lqr-302", "--out", str(tmp_path)]) == 0
+
+
+def test_lqr_shows_its_optimum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "lqr-302", *FAST, "--out", str(tmp_path)]) == 0
+    assert "Riccati optimum over 20 steps" in capsys.readouterr().out
+
+
+def test_presets_and_methods_change_the_defaults() -> None:
+    from quell.config import flatten
+    from quell.training.methods import make_config
+
+    paper, tuned = (flatten(make_config("halfcheetah", "cv", preset)) for preset in ("paper", "tuned"))  # type: ignore[arg-type]
+    assert paper["estimator.coefficients"] == "sgd"
+    assert paper["estimator.baseline"] == "none"
+    assert paper["estimator.discount"] == "learned"
+    assert paper["estimator.discount.start"] == 0.99
+    assert (paper["shared_reset"], paper["policy.init_std"], paper["pairs"]) == (False, 1.0, 5)
+    assert (paper["directions.sigma"], paper["step"], paper["step.lr"]) == (0.02, "adam", 0.01)
+    assert (tuned["estimator.coefficients"], tuned["estimator.coefficients.metric"]) == ("choose", "policy")
+    assert make_config("lqr", "ppo+m+s").normalise_obs
+    assert make_config("lqr", "ppo+m+s").estimator.needs.updates == 10
+    assert make_config("lqr", "det").policy.name == "deterministic"
+
+
+@pytest.mark.parametrize("step", ["sgd", "momentum", "rmsprop", "sign"])
+def test_every_step_in_a_real_run(step: str, tmp_path: Path) -> None:
+    """By name, through the command line, stopped and continued: theta moves, and the rest is as if never stopped."""
+    words = ["train", "lqr-302", *FAST, "--method", "es", "--step", step, "--lr", "0.003", "--out", str(tmp_path)]
+    assert main([*words, "--name", "half"]) == 0
+    half, whole = (tmp_path / "lqr-302/es" / name for name in ("half", "whole"))
+    assert main(["resume", str(half), "--steps", "320", "--workers", "1"]) == 0
+    assert main([*words, "--steps", "320", "--name", "whole"]) == 0
+    resumed, expected = quell.load(half), quell.load(whole)
+    assert resumed.config.step.lr == 0.003  # type: ignore[attr-defined]
+    assert (resumed.theta == expected.theta).all()
+    start = quell.load(half, at=0).theta
+    assert np.abs(resumed.theta - start).max() > 1e-4
+
+
+def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
+    """It prints a line for each package and extra, tries a run, and says that all is well."""
+    assert main(["doctor"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    for package in CORE:
+        assert any(line.startswith(f"  ok       {package} ") for line in out), package
+    for extra in quell.errors.EXTRAS:
+        assert any(f"extra {extra}" in line for line in out)
+    assert any("rendering for `quell play`" in line for line in out)
+    assert out[-1].startswith("  ok       trained two iterations in")
+
+
+def test_doctor_finds_what_is_wrong(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quell.commands.doctor._renders", lambda: (False, "nothing to render with"))
+    monkeypatch.setattr("quell.commands.doctor.CORE", ("numpy", "no-such-package"))
+    assert main(["doctor"]) == 1
+    assert "MISSING  no-such-package" in capsys.readouterr().out
+
+    def fail() -> float:
+        raise EngineFailure("no processes left")
+
+    monkeypatch.setattr("quell.commands.doctor.CORE", ("numpy",))
+    monkeypatch.setattr("quell.commands.doctor._trains", fail)
+    monkeypatch.setitem(quell.errors.EXTRAS, "dm", "no_such_module")
+    assert main(["doctor"]) == 1
+    out = capsys.readouterr().out
+    assert "not here rendering for `quell play`: nothing to render with" in out
+    assert "not here extra dm: pip install 'quell[dm]'" in out
+    assert "FAILED   training: no processes left" in out
+
+
+def test_tasks_and_methods(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tasks"]) == 0
+    assert "dm-cheetah-run" in capsys.readouterr().out
+    assert main(["methods"]) == 0
+    assert "ppo+s+a+m" in capsys.readouterr().out
+
+
+def test_play_writes_a_film(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MUJOCO_GL", raising=False)  # other tests switch rendering off in this process
+    assert main(["train", "swimmer", *FAST, "--out", str(tmp_path), "--name", "a"]) == 0
+    capsys.readouterr()
+    film = tmp_path / "film.gif"
+    small = ["--seconds", "0.4", "--size", "64", "48"]
+    done = command("play", str(tmp_path / "swimmer/cv/a"), "--video", str(film), *small)
+    if "no off-screen renderer works" in done.stderr:
+        pytest.skip(done.stderr)
+    assert done.returncode == 0, done.stderr
+    assert film.stat().st_size > 500
+    nothing = ["train", "lqr-302", *FAST, "--out", str(tmp_path), "--name", "a"]
+    assert main(nothing) == 0
+    capsys.readouterr()
+    assert main(["play", str(tmp_path / "lqr-302/cv/a"), "--video", str(film)]) == 2
+    assert "nothing to show" in capsys.readouterr().err
+
+
+def test_tasks_are_listed_without_any_extra(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for extra in quell.errors.EXTRAS:
+        monkeypatch.setitem(quell.errors.EXTRAS, extra, "no_such_module")
+    assert main(["tasks"]) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert sum("(not installed)" in row for row in rows) == 11

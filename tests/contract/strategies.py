@@ -1,0 +1,99 @@
+"""Everything registered, ready to be looped over: a strategy that is added is tested without being named here."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from dataclasses import dataclass
+from typing import Any, ClassVar, get_args
+
+from conftest import Collector
+
+from quell import registry
+from quell.estimate import Problem, Rows
+from quell.estimate.control_variate import ControlVariate
+from quell.estimate.control_variate.coefficients import MomentsCoefficients
+from quell.perturb import Unperturbed
+from quell.perturb.gaussian import Gaussian
+from quell.policy.normalise import ObsStats
+from quell.tasks.base import Task
+from quell.training.methods import METHODS, make_config
+from quell.types import Array, Batch, Episodes, Rollouts, Sums
+
+SIGMA = 0.3
+
+
+def all_of(kind: str) -> list[Any]:
+    """One of each, with its defaults."""
+    return [cls() for cls in registry.table(kind).values()]
+
+
+def estimators() -> list[Any]:
+    """Every estimator as it comes, as the methods use it, and every way to be a control variate."""
+    found = all_of("estimator")
+    for method, preset in itertools.product(METHODS, ("paper", "tuned")):
+        if method.count("+") in (0, 3):  # without PPO's switches, and with all of them
+            found.append(make_config("lqr", method, preset).estimator)  # type: ignore[arg-type]
+    for discount, coefficients in itertools.product(all_of("discount"), all_of("coefficients")):
+        found.append(ControlVariate(discount=discount, coefficients=coefficients))
+    for baseline in get_args(registry.hints(ControlVariate)["baseline"]):
+        found.append(ControlVariate(baseline=baseline, coefficients=MomentsCoefficients()))
+    for critic in all_of("critic"):
+        for cls in registry.table("estimator").values():
+            if "critic" in registry.hints(cls):
+                found += [cls(critic=critic), cls(critic=critic, gamma=1.0, trace=1.0)]
+    return list(dict.fromkeys(found))
+
+
+def label(strategy: Any) -> str:
+    """A strategy's name with the settings that are not its defaults."""
+    defaults = type(strategy)()
+    parts = [registry.name_of(strategy)]
+    for name, value in registry.settings_of(strategy).items():
+        if value != getattr(defaults, name):
+            parts.append(f"{name}={label(value) if registry.is_strategy(value) else value}")
+    return "-".join(parts).replace(" ", "")
+
+
+def directions_for(estimator: Any) -> Any:
+    return Gaussian(sigma=SIGMA) if estimator.needs.perturbed else Unperturbed()
+
+
+def unshaped(estimator: Any) -> Any:
+    """The estimator without a scale taken from its own batch, where it can do without."""
+    return dataclasses.replace(estimator, shaping="none") if hasattr(estimator, "shaping") else estimator
+
+
+@dataclass(frozen=True)
+class Here:
+    """An engine in this process, so that a test can look over its shoulder."""
+
+    name: ClassVar[str] = "here"
+
+    def validate(self) -> None: ...
+
+    def make(self, task: Task, problem: Problem, *, members: int, states: int = 0) -> InProcess:
+        return InProcess(task, problem)
+
+
+class InProcess:
+    """Episodes and sums one after the other."""
+
+    def __init__(self, task: Task, problem: Problem) -> None:
+        self.collector = Collector(task, problem.policy, pairs=0, seed=problem.seed, directions=problem.directions)
+
+    def rollout(self, theta: Array, episodes: Episodes, normaliser: ObsStats | None = None) -> Rollouts:
+        return self.collector.rollout(theta, episodes, normaliser=normaliser.normaliser() if normaliser else None)
+
+    def total(self, estimator: Any, batch: Batch, rows: Rows, theta: Array) -> Sums:
+        return self.collector.total(estimator, batch, rows, theta)
+
+    def metrics(self) -> dict[str, float]:
+        return {}
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> InProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...

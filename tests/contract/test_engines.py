@@ -1,0 +1,94 @@
+"""What every registered engine keeps to: the same bits for any size, and a sum over all pairs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from digests import digest_of_rollouts
+from strategies import Here
+
+import quell.tasks
+from quell import registry
+from quell.errors import UsageError
+from quell.estimate import Estimate, Problem, estimate
+from quell.estimate.control_variate import ControlVariate
+from quell.keys import Purpose, Stream, generator
+from quell.perturb.gaussian import Gaussian
+from quell.policy import Policy
+from quell.policy.normalise import ObsStats
+from quell.rollout import make_engine
+from quell.types import Batch, Episodes, Rollouts
+
+TASK = quell.tasks.get("walker2d", horizon=40)
+PROBLEM = Problem(Policy(TASK.obs_size, TASK.action_size, output_scale=0.1), Gaussian(sigma=0.05), 2)
+THETA = PROBLEM.policy.init(generator(2, Purpose.INIT))
+SEEN = ObsStats(100.0, np.full(TASK.obs_size, 20.0), np.full(TASK.obs_size, 300.0))
+PAIRS = 5
+
+
+def played(compute: Any) -> tuple[str, str, Estimate]:
+    """(digest of an evaluation, digest of a batch without what may stay elsewhere, an estimate from it)."""
+    with make_engine(compute, TASK, PROBLEM, members=2 * PAIRS, states=2) as engine:
+        assert callable(engine.total)
+        fresh = engine.rollout(THETA, Episodes.unperturbed(0, 3, Stream.FRESH, mean_action=True), SEEN)
+        returns = dataclasses.replace(fresh, rewards=fresh.returns)  # all that need travel where nothing is recorded
+        evaluation = digest_of_rollouts(returns)
+        episodes = Episodes.of_pairs(1, PAIRS, record=True, states=2)
+        rollouts = engine.rollout(THETA, episodes, SEEN)
+        kept = Rollouts(rollouts.rewards, rollouts.steps, rollouts.terminated, None, rollouts.obs_sums, rollouts.states)
+        estimator = ControlVariate(baseline="linear")
+        batch = Batch(THETA, episodes, rollouts)
+        state = estimator.init(PROBLEM)
+        found = estimate(estimator, PROBLEM, batch, state, total=engine.total)
+        assert all(np.isfinite(value) for value in engine.metrics().values())
+        return evaluation, digest_of_rollouts(kept), found
+
+
+@pytest.fixture(scope="module")
+def expected() -> tuple[str, str, Estimate]:
+    return played(Here())
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    """One local cluster for all sizes of the Ray engine."""
+    pytest.importorskip("ray")
+    from quell.rollout.cluster.session import Session
+
+    session = Session(None, 3)
+    try:
+        yield
+    finally:
+        session.close()
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("name", registry.table("engine"))
+def test_the_same_bits(name: str, workers: int, expected: tuple[str, str, Estimate], request: Any) -> None:
+    if name == "ray":
+        request.getfixturevalue("cluster")
+    evaluation, batch, estimated = played(registry.make("engine", name, {"workers": workers}))
+    assert evaluation == expected[0]
+    assert batch == expected[1]
+    assert (estimated.gradient == expected[2].gradient).all()
+    assert all((estimated.state[key] == value).all() for key, value in expected[2].state.items())
+
+
+def test_the_map_on_the_cpu_agrees_to_single_precision(expected: tuple[str, str, Estimate]) -> None:
+    _, batch, estimated = played(registry.make("engine", "cpu", {"workers": 2, "sum": "vmap"}))
+    assert batch == expected[1]
+    assert estimated.gradient == pytest.approx(
+        expected[2].gradient, abs=1e-3 * float(np.abs(expected[2].gradient).max())
+    )
+
+
+@pytest.mark.parametrize("name", registry.table("engine"))
+def test_its_settings_are_checked(name: str) -> None:
+    with pytest.raises(UsageError, match="workers must be at least 1"):
+        registry.make("engine", name, {"workers": 0}).validate()
+    with pytest.raises(UsageError, match=r"engine.wokers.*did you mean 'workers'"):
+        registry.make("engine", name, {"wokers": 1})

@@ -1,0 +1,285 @@
+"""What every registered estimator keeps to."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Collector
+from linear_gaussian import POLICY, THETA, LinearGaussian, smoothed_gradient
+from strategies import SIGMA, directions_for, estimators, label, unshaped
+from troubled import Troubled
+
+import quell.estimate.reduce as reduce_module
+from quell.estimate.reduce import COLLECTED, Tree, blocks, shards, sum_by_loop, sum_by_vmap
+from quell.policy import Policy
+from quell.policy.likelihood import weighted_scores
+from quell.types import Array, Batch, State
+
+ESTIMATORS = estimators()
+everyone = pytest.mark.parametrize("estimator", ESTIMATORS, ids=label)
+
+
+def collector(estimator: Any, pairs: int = 6, **settings: Any) -> Collector:
+    return Collector(LinearGaussian(), POLICY, pairs=pairs, directions=directions_for(estimator), **settings)
+
+
+def changed(batch: Batch, *, rewards: Array | None = None, obs: Array | None = None) -> Batch:
+    """The batch with other rewards or observations."""
+    rollouts, paths = batch.rollouts, batch.rollouts.trajectories
+    assert paths is not None
+    if obs is not None:
+        rollouts = dataclasses.replace(rollouts, trajectories=dataclasses.replace(paths, obs=obs))
+    if rewards is not None:
+        rollouts = dataclasses.replace(rollouts, rewards=rewards)
+    return dataclasses.replace(batch, rollouts=rollouts)
+
+
+def learned(estimator: Any, data: Collector, batches: int = 2) -> State:
+    """The state after some batches, so that coefficients and value functions are at work."""
+    state: State = estimator.init(data.problem)
+    for iteration in range(100, 100 + batches):
+        state = data.estimate(estimator, data.batch(THETA, iteration), state).state
+    return state
+
+
+@everyone
+class TestBadNumbers:
+    """What goes wrong in a batch never becomes a NaN in the gradient."""
+
+    def test_a_nan_reward_costs_its_pair_only(self, estimator: Any) -> None:
+        """The gradient is what the other pairs alone would give, whatever else the bad pair's episodes hold."""
+        data = collector(estimator)
+        batch = data.batch(THETA)
+        state = learned(estimator, data)
+        paths = batch.rollouts.trajectories
+        assert paths is not None
+        rewards = batch.rollouts.rewards.copy()
+        rewards[5, 2] = np.nan  # the second member of pair 2
+        estimated = data.estimate(estimator, changed(batch, rewards=rewards), state)
+        assert np.isfinite(estimated.gradient).all()
+        assert np.linalg.norm(estimated.gradient) > 0
+        for worse in (7.0, np.inf, 1e300):
+            rewards, obs = rewards.copy(), paths.obs.copy()
+            rewards[4:6] = worse
+            rewards[5, 2] = np.nan
+            obs[4:6] = np.nan
+            again = data.estimate(estimator, changed(batch, rewards=rewards, obs=obs), state)
+            assert (again.gradient == estimated.gradient).all()
+            assert all(np.array_equal(again.state[k], v, equal_nan=True) for k, v in estimated.state.items())
+
+    def test_a_bad_pairs_terms_are_exactly_zero(self, estimator: Any) -> None:
+        """The sums over the bad pair's block, in the loop and in the map."""
+        data = collector(estimator, pairs=1)
+        batch = data.batch(THETA)
+        bad = changed(batch, rewards=np.full_like(batch.rollouts.rewards, np.nan))
+        with np.errstate(all="ignore"):
+            rows = estimator.prepare(data.problem, bad, estimator.init(data.problem))
+        for sums in (
+            data.total(estimator, bad, rows, THETA),
+            sum_by_vmap(estimator, data.problem, bad, rows, THETA),
+        ):
+            assert all((value == 0).all() for name, value in sums.items() if not name.startswith(COLLECTED))
+            handed_over = [value for name, value in sums.items() if name.startswith(COLLECTED)]
+            assert all(np.isnan(rows).all() for rows in handed_over)  # which a critic passes over, or there are none
+
+    def test_equal_returns_give_a_zero_gradient(self, estimator: Any) -> None:
+        """Policy-gradient methods may still see structure within an episode, so only finiteness is asked of those."""
+        data = collector(estimator)
+        batch = data.batch(THETA)
+        flat = changed(batch, rewards=np.full_like(batch.rollouts.rewards, 2.0))
+        gradient = data.estimate(estimator, flat).gradient
+        assert np.isfinite(gradient).all()
+        if estimator.needs.perturbed:
+            assert (gradient == 0).all()
+
+    @pytest.mark.parametrize("factor", [1e38, 1e150, 1e300])
+    def test_huge_returns(self, estimator: Any, factor: float) -> None:
+        data = collector(estimator)
+        batch = data.batch(THETA)
+        state = learned(estimator, data)
+        estimated = data.estimate(estimator, changed(batch, rewards=batch.rollouts.rewards * factor), state)
+        assert np.isfinite(estimated.gradient).all()
+        assert all(np.isfinite(value).all() for name, value in estimated.state.items() if name != "last")
+
+    @pytest.mark.parametrize("value", [np.nan, 1e38, -1e38])
+    def test_wild_observations(self, estimator: Any, value: float) -> None:
+        """Of a pair whose rewards are sound: plain ES does not look; others fall back to it, or show no usable number.
+
+        A gradient that is not finite is skipped and counted by the trainer; the estimator's memory stays sound.
+        """
+        data = collector(estimator)
+        batch = data.batch(THETA)
+        state = learned(estimator, data)
+        paths = batch.rollouts.trajectories
+        assert paths is not None
+        obs = paths.obs.copy()
+        obs[4:6] = value
+        estimated = data.estimate(estimator, changed(batch, obs=obs), state)
+        assert all(np.isfinite(value).all() for name, value in estimated.state.items() if name != "last")
+        if estimator.needs.perturbed:
+            assert np.isfinite(estimated.gradient).all()
+
+    def test_all_pairs_bad(self, estimator: Any) -> None:
+        data = collector(estimator)
+        batch = data.batch(THETA)
+        nothing = changed(batch, rewards=np.full_like(batch.rollouts.rewards, np.nan))
+        assert (data.estimate(estimator, nothing).gradient == 0).all()
+
+    def test_one_pair_is_enough_for_a_gradient(self, estimator: Any) -> None:
+        data = collector(estimator, pairs=1)
+        assert np.isfinite(data.estimate(estimator, data.batch(THETA)).gradient).all()
+
+
+@everyone
+def test_unbiased_unless_it_says_otherwise(estimator: Any) -> None:
+    """The mean of 300 estimates from 8 pairs each, learning all the while, against the closed form.
+
+    Power: 4.5 standard errors are less than 40% of the gradient's length. Some divide by the spread of returns, so for
+    those the parts across the exact gradient are compared with 0, and may be 5% of the part along it, which is clearly
+    there: more than 8 standard errors.
+    """
+    if getattr(estimator, "biased", False):
+        pytest.skip("it says so")
+    sound = unshaped(estimator)
+    data = collector(sound, pairs=8, seed=11)
+    gamma = getattr(sound, "gamma", 1.0)
+    if hasattr(sound, "updates"):  # a surrogate weighs steps by A_t, undiscounted: exact where gamma is 1
+        sound, gamma = dataclasses.replace(sound, gamma=1.0), 1.0
+    exact = smoothed_gradient(THETA, SIGMA if sound.needs.perturbed else 0.0, gamma, 6)
+    state, gradients = sound.init(data.problem), []
+    for iteration in range(300):
+        estimated = data.estimate(sound, data.batch(THETA, iteration), state)
+        state = estimated.state
+        gradients.append(estimated.gradient)
+    g = np.array(gradients, np.float64)
+    if hasattr(sound, "shaping"):
+        error = g.std(axis=0) / np.sqrt(len(g))
+        assert 4.5 * error.max() < 0.4 * np.linalg.norm(exact)
+        assert np.abs((g.mean(axis=0) - exact) / error).max() < 4.5
+        return
+    unit = exact / np.linalg.norm(exact)
+    along = g @ unit
+    across = g - along[:, None] * unit
+    assert along.mean() > 8 * along.std() / np.sqrt(len(g)), "it does not point uphill clearly enough for a test"
+    axes = np.linalg.svd(unit[None])[2][1:]  # five directions across
+    parts = across @ axes.T
+    error = parts.std(axis=0) / np.sqrt(len(g))
+    assert np.abs(parts.mean(axis=0) / error).max() < 4.5 + 0.05 * along.mean() / error.min()
+
+
+@everyone
+def test_the_same_bits_for_one_two_and_three_shards(estimator: Any) -> None:
+    """Shards see their own rows alone, sum whole blocks, and the tree is put together elsewhere."""
+    data = Collector(Troubled(trouble="ends"), Policy(2, 2), pairs=7, directions=directions_for(estimator))
+    theta = data.theta()
+    batch = data.batch(theta)
+    rows = estimator.prepare(data.problem, batch, estimator.init(data.problem))
+    cut = blocks(batch.pairs)
+    totals = []
+    for workers in (1, 2, 3):
+        tree = Tree(len(cut))
+        for leaves in shards(len(cut), workers):
+            pairs = range(cut[leaves[0]].start, cut[leaves[-1]].stop)
+            nodes = sum_by_loop(
+                estimator, data.problem, batch, rows.part(pairs), theta, leaves=leaves, first=pairs.start
+            )
+            for node, sums in nodes.items():
+                tree.add(node, sums)
+        totals.append(tree.total)
+    for other in totals[1:]:
+        assert other.keys() == totals[0].keys()
+        assert all((other[name] == totals[0][name]).all() for name in other)
+
+
+@everyone
+def test_the_loop_equals_the_map(estimator: Any) -> None:
+    """The map is in single precision: sums agree to 1e-4 of their largest entry, gradients to 1e-3 of their length."""
+    data = Collector(Troubled(trouble="ends"), Policy(2, 2), pairs=7, directions=directions_for(estimator))
+    theta = data.theta()
+    state = data.estimate(estimator, data.batch(theta, 1)).state
+    batch = data.batch(theta)
+    rewards = batch.rollouts.rewards.copy()
+    rewards[3, 0] = np.nan  # bad pairs are masked in both
+    batch = changed(batch, rewards=rewards)
+    rows = estimator.prepare(data.problem, batch, state)
+    loop, mapped = data.total(estimator, batch, rows, theta), sum_by_vmap(estimator, data.problem, batch, rows, theta)
+    assert loop.keys() == mapped.keys()
+    for name, values in loop.items():
+        mine, theirs = values, mapped[name]
+        if name.startswith(COLLECTED):  # the loop leaves a bad pair's rows out, the map marks them
+            theirs = theirs[np.isfinite(theirs).reshape(len(theirs), -1).all(axis=1)]
+        assert theirs == pytest.approx(mine, abs=1e-4 * max(float(np.abs(mine).max()), 1e-6)), name
+    one, other = (estimator.combine(data.problem, sums, rows, state).gradient for sums in (loop, mapped))
+    assert np.linalg.norm(one - other) < 1e-3 * np.linalg.norm(one)
+
+
+@contextmanager
+def compilations() -> Iterator[list[str]]:
+    """What JAX compiles meanwhile."""
+    import jax
+
+    compiled: list[str] = []
+
+    def note(event: str, duration_secs: float, **_: str | int) -> None:
+        if "backend_compile" in event:
+            compiled.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(note)
+    try:
+        yield compiled
+    finally:
+        jax.monitoring.unregister_event_duration_listener(note)
+
+
+@everyone
+@pytest.mark.parametrize("how", ["loop", "vmap"])
+def test_the_second_call_does_not_compile(estimator: Any, how: str) -> None:
+    """Shapes never depend on data: other episodes, bad pairs or theta compile nothing new."""
+    with compilations() as compiled:
+        data = collector(estimator)
+        state = estimator.init(data.problem)
+        for iteration in range(3):
+            batch = data.batch(THETA + np.float32(0.01 * iteration), iteration)
+            if iteration == 2:
+                rewards = batch.rollouts.rewards.copy()
+                rewards[0] = np.nan
+                batch = changed(batch, rewards=rewards)
+            rows = estimator.prepare(data.problem, batch, state)
+            if how == "loop":
+                sums = data.total(estimator, batch, rows, batch.theta)
+            else:
+                sums = sum_by_vmap(estimator, data.problem, batch, rows, batch.theta)
+            state = estimator.combine(data.problem, sums, rows, state).state
+            if iteration == 0:
+                compiled.clear()
+        assert not compiled
+
+
+def test_compiling_is_noticed() -> None:
+    """The event that the test above listens to is there."""
+    with compilations() as compiled:
+        reduce_module._mapped.cache_clear()
+        weighted_scores.cache_clear()
+        policy = Policy(1, 1, hidden=(3,))
+        arrays = (
+            np.zeros((2, policy.dim), np.float32),
+            np.zeros((2, 5, 1), np.float32),
+            np.zeros((2, 5, 1), np.float32),
+        )
+        weighted_scores(policy)(*arrays, np.zeros((2, 1, 5), np.float32))
+        assert compiled
+
+
+@everyone
+def test_a_state_is_named_arrays_that_keep_their_shape(estimator: Any) -> None:
+    """So that a checkpoint can hold it and know it again."""
+    data = collector(estimator)
+    fresh, later = estimator.init(data.problem), learned(estimator, data)
+    assert {name: (a.shape, a.dtype) for name, a in fresh.items()} == {
+        name: (np.asarray(a).shape, np.asarray(a).dtype) for name, a in later.items()
+    }

@@ -1,0 +1,72 @@
+"""Every task trains with every method: two short iterations each, through the real engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import quell.tasks
+from quell.estimate import Problem
+from quell.rollout import Engine, make_engine
+from quell.rollout.cpu import Cpu
+from quell.tasks.base import Task
+from quell.training.iteration import Trainer
+from quell.training.methods import METHODS, make_config
+
+OTHERS = ["gym:CartPole-v1", "gym:Pendulum-v1", "envpool:CartPole-v1"]  # one each of what users bring
+SLOW = {"dm-quadruped-escape"}
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Methods that ask for the same episodes share one engine, because starting one takes longer than the episodes."""
+
+    engines: dict[object, Engine] = field(default_factory=dict)
+    name: ClassVar[str] = "shared"
+
+    def validate(self) -> None: ...
+
+    def make(self, task: Task, problem: Problem, *, members: int, states: int = 0) -> Engine:
+        key = (task, problem, members, states)
+        if key not in self.engines:
+            self.engines[key] = make_engine(Cpu(workers=1), task, problem, members=members, states=states)
+        return self.engines[key]
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in [*quell.tasks.names(), *OTHERS]]
+)
+def test_task_with_every_method(name: str) -> None:
+    compute = Shared()
+    try:
+        for method in METHODS:
+            if method != "det" or not quell.tasks.get(name).discrete:  # choices have no deterministic policy here
+                two_iterations(name, method, compute)
+        assert len(compute.engines) < len(METHODS)
+    finally:
+        for engine in compute.engines.values():
+            engine.close()
+
+
+def two_iterations(name: str, method: str, compute: Shared) -> None:
+    config = make_config(
+        name, method, overrides={"horizon": 8, "pairs": 2, "batch_steps": 0, "eval_episodes": 1}
+    ).validate()
+    trainer = Trainer(config, compute)
+    state = trainer.initial_state()
+    start, flat = state.theta, True
+    for _ in range(2):
+        state, row = trainer.iterate(state)
+        flat = flat and bool(row["trouble/flat"])
+        assert row["trouble/skipped"] == 0, method
+    assert 0 < state.steps <= 2 * 4 * 8
+    assert np.isfinite(state.theta).all(), method
+    if not flat:  # eight steps of a sparse reward may all be worth the same
+        assert np.abs(state.theta - start).max() > 1e-4, method
+    elif config.estimator.needs.perturbed:
+        assert (state.theta == start).all(), method
+    state, evaluation = trainer.evaluate(state)
+    assert np.isfinite(evaluation["eval/return"]), method

@@ -1,0 +1,130 @@
+"""Coefficients of one column: the closed form from moments, the paper's descent and its guard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from conftest import Collector
+
+from quell.estimate import total_variance
+from quell.estimate.control_variate import ControlVariate
+from quell.estimate.control_variate.coefficients import (
+    FixedCoefficient,
+    MomentsCoefficients,
+    Products,
+    SgdCoefficients,
+    Space,
+)
+from quell.estimate.control_variate.discount import FixedDiscounts
+from quell.perturb.gaussian import Gaussian
+from quell.policy import Policy
+from quell.tasks.base import Task
+from quell.types import Array
+
+READY = np.array([True])
+
+
+def products(xy: Sequence[float], yy: Sequence[float], count: float) -> Products:
+    """What a batch says of one column; E[X^2] plays no part."""
+    sums = np.zeros((2, 2, len(xy)))
+    sums[0, 1] = sums[1, 0] = xy
+    sums[1, 1] = yy
+    return Products(sums, None, count)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneStep(Task):
+    """Theorem 1's problem: reward alpha . a after one action, observation 0 so that only the biases matter."""
+
+    horizon: int = 1
+    name: ClassVar[str] = "one-step"
+    summary: ClassVar[str] = "one-step linear reward"
+    obs_size: ClassVar[int] = 1
+    action_size: ClassVar[int] = 8
+
+    def simulator(self, members: int) -> OneStep:
+        return self
+
+    def reset(self, generators: Sequence[np.random.Generator]) -> Array:
+        return np.zeros((len(generators), 1))
+
+    def step(self, actions: Array, active: Array) -> tuple[Array, Array, Array]:
+        reward = actions.astype(float) @ (np.arange(1, 9) / np.linalg.norm(np.arange(1, 9)))
+        return np.zeros((len(actions), 1)), reward, np.zeros(len(actions), bool)
+
+
+@pytest.mark.parametrize("rho", [0.5, 2.0])
+def test_moments_find_the_optimal_coefficient(rho: float) -> None:
+    """In Theorem 1's problem with antithetic pairs, units |alpha|^2 per pair and d = 8:
+
+    V[X] = (1 + rho^2/2) d + 1,  V[RE] = ((1 + 1/rho^2) d + 1) / 2,  Cov(X, RE) = 1/2,
+    eta* = -(V[X] - 1/2) / (V[X] + V[RE] - 1),  V[CV] = V[X] + eta* (V[X] - 1/2).
+    """
+    d, sigma = 8, 0.1
+    policy = Policy(1, d, hidden=(), init_std=rho * sigma, learn_std=False)
+    biases = policy.layout["b0"][0]
+    data = Collector(OneStep(), policy, pairs=500, directions=Gaussian(sigma=sigma))
+    coefficients = MomentsCoefficients(decay=1.0, per="layer")
+    estimator = ControlVariate(
+        shaping="none", discount=FixedDiscounts(gammas=(1.0,)), coefficients=coefficients, baseline="none"
+    )
+    theta, state = np.zeros(policy.dim, np.float32), estimator.init(data.problem)
+    for t in range(12):
+        state = data.estimate(estimator, data.batch(theta, t), state).state
+    es = (1 + rho**2 / 2) * d + 1
+    re = ((1 + 1 / rho**2) * d + 1) / 2
+    optimum = -(es - 0.5) / (es + re - 1)
+    eta = coefficients.coefficients(estimator.space(data.problem), state)[0][0]
+    assert eta[biases] == pytest.approx(np.full(d, optimum), abs=0.04)
+    sums = data.sums(estimator, data.batch(theta, 99), state)
+    (x, y), (xx, xy, yy) = sums["columns"][:, biases], sums["products"][:, biases]
+    squares = xx + 2 * eta[biases] * xy + eta[biases] ** 2 * yy
+    assert total_variance(x, xx, 500) * 500 == pytest.approx(es, rel=0.15)
+    measured = total_variance(x + eta[biases] * y, squares, 500) * 500
+    assert measured == pytest.approx(es + optimum * (es - 0.5), rel=0.15)
+
+
+def test_shrinkage_pulls_coordinates_to_their_layer() -> None:
+    space = Space(6, (slice(0, 3), slice(3, 6)), 1)
+    state = {"xy": np.array([1.0, 2, 3, 4, 5, 6]), "yy": np.array([2.0, 2, 2, 2, 0, 2]), "pairs": np.asarray(10.0)}
+    own = -np.array([0.5, 1, 1.5, 2, 0, 3])
+    layer = -np.array([1.0, 1, 1, 15 / 4, 15 / 4, 15 / 4])
+
+    def eta(rule: MomentsCoefficients) -> Array:
+        return rule.coefficients(space, state)[0][0]
+
+    assert eta(MomentsCoefficients(shrinkage=0.0)) == pytest.approx(own)
+    assert eta(MomentsCoefficients(shrinkage=30.0)) == pytest.approx(0.25 * own + 0.75 * layer)
+    assert eta(MomentsCoefficients(per="layer")) == pytest.approx(layer)
+    assert eta(MomentsCoefficients(per="scalar")) == pytest.approx(np.full(6, -2.1))
+    fresh = MomentsCoefficients()
+    assert (fresh.coefficients(space, fresh.init(space))[0] == 0).all()
+
+
+def test_sgd_follows_the_printed_rule_and_the_guard_stops_divergence() -> None:
+    space, batch = Space(2, (slice(0, 2),), 1), products([4.0, 4.0], [8.0, 8e6], 2.0)
+    rule = SgdCoefficients(rate=1e-3)
+    state, metrics = rule.update(space, {"eta": np.array([0.5, 0.5])}, batch, READY)
+    printed = 0.5 - 1e-3 * (2 * 0.5 * 8 / 4 + 2 * 4 / 4)
+    assert state["eta"] == pytest.approx([printed, -4 / 8e6])  # the second lands on its batch's minimum
+    assert metrics["eta/guarded"] == 0.5
+    for _ in range(200):
+        state, _ = rule.update(space, state, batch, READY)
+        assert np.abs(state["eta"]).max() <= 0.5
+
+
+def test_zero_variance_control_variate() -> None:
+    """Y = 0 in a coordinate: eta stays 0 there and nothing divides by zero."""
+    space, rule = Space(3, (slice(0, 3),), 1), MomentsCoefficients(shrinkage=0.0)
+    state, _ = rule.update(space, rule.init(space), products([1.0, 0.0, 0.0], [2.0, 0.0, 0.0], 5), READY)
+    assert rule.coefficients(space, state)[0][0].tolist() == [-0.5, 0.0, 0.0]
+
+
+def test_a_fixed_coefficient_learns_nothing() -> None:
+    space, rule = Space(3, (slice(0, 3),), 1), FixedCoefficient(value=-0.25)
+    assert rule.update(space, rule.init(space), products([1.0] * 3, [2.0] * 3, 5), READY) == ({}, {})
+    assert (rule.coefficients(space, {})[0] == -0.25).all()

@@ -1,0 +1,33 @@
+"""The discounts of the control variates."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from quell.estimate.control_variate.discount import FixedDiscounts, LearnedDiscount
+
+
+def test_gamma_descends_the_variance() -> None:
+    """With a made-up v(phi) that grows with phi, phi must fall; with v constant it must stay."""
+    rule = LearnedDiscount(start=0.99, rate=0.05)
+    state = rule.init()
+    start = float(state["phi"])
+    for iteration in range(30):
+        gammas = np.array(rule.at(0, state, iteration))
+        phis = np.log(1 - gammas[1:])
+        v = np.exp(2 * phis)
+        state = rule.update(0, state, iteration, np.sqrt(v)[:, None])
+    assert float(state["phi"]) < start - 0.5
+    flat = rule.update(0, state, 0, np.ones((10, 1)))
+    assert flat["phi"] == state["phi"]
+    assert rule.at(0, rule.init(), 0)[0] == pytest.approx(0.99)
+
+
+def test_a_rate_of_zero_leaves_gamma_alone_and_trials_differ_by_iteration() -> None:
+    rule = LearnedDiscount(start=0.9, rate=0.0)
+    state = rule.update(0, rule.init(), 0, np.arange(10.0)[:, None])
+    assert state["phi"] == rule.init()["phi"]
+    assert rule.at(0, state, 0)[1:] != rule.at(0, state, 1)[1:]
+    assert rule.at(0, state, 0)[1:] != rule.at(1, state, 0)[1:]
+    assert list(FixedDiscounts(gammas=(1.0, 0.5)).at(0, {}, 3)) == [1.0, 0.5]
