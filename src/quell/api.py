@@ -99,23 +99,22 @@ def train(
     `directions="qmc"`, `step=optax.adam(0.01)`. Everything is written to `out/<task>/<method>/<seed>-<time>/`. It runs
     on `workers` processes of this machine, or as `engine` says, such as `quell.Ray(workers=8)`.
     """
-    label = task if isinstance(task, str) else task.name
-    config = make_config(label, method, preset, as_strategies(settings), _given(task)).validate()
-    return start(
-        config, compute=compute_for(engine, workers), out=Path(out), name=name, progress=progress, task=_given(task)
-    )
+    label, given = (task, None) if isinstance(task, str) else (task.name, task)
+    config = make_config(label, method, preset, as_strategies(settings), given).validate()
+    compute = compute_for(engine, workers)
+    return start(config, compute=compute, out=Path(out), name=name, progress=progress, task=given)
 
 
 def compute_for(engine: Compute | str | None, workers: int | None) -> Compute:
-    """The engine asked for, as an object, by name, or as a number of workers."""
-    if engine is None:
-        return default_compute(workers)
+    """The engine asked for, as an object, by name, or as a number of workers; a UsageError if it cannot be had."""
     if isinstance(engine, str):
         chosen: Compute = registry.make("engine", engine, {"workers": workers})
-        return chosen
-    if workers is not None:
+    elif engine is not None and workers is not None:
         raise UsageError("give workers=... or an engine object with its own, not both")
-    return engine
+    else:
+        chosen = engine or default_compute(workers)
+    chosen.validate()
+    return chosen
 
 
 def start(
@@ -152,9 +151,7 @@ def resume(
     Settings may extend it (`steps`) or change how often it evaluates and saves. Anything else needs `fork=True`, which
     copies the run into a new folder and continues there with the change. A strategy of your own has to be passed again.
     """
-    run = Run.open(path)
-    compute = compute_for(engine, workers)
-    compute.validate()
+    run, compute = Run.open(path), compute_for(engine, workers)
     with run:
         run.lock()
         saved = checkpoint.load_newest(run.checkpoints)
@@ -166,10 +163,10 @@ def resume(
             run.update_config(wanted)
             return _go(wanted, run, compute, progress, resume=True, task=task)
         if not fork:
-            raise UsageError(
-                f"{', '.join(differing)} differ{'s' * (len(differing) == 1)} from what {str(path)!r} was trained with; "
-                "add --fork to continue in a new folder with the change"
+            what = (
+                f"{', '.join(differing)} differ{'s' * (len(differing) == 1)} from what {str(path)!r} was trained with"
             )
+            raise UsageError(f"{what}; add --fork to continue in a new folder with the change")
     with run.fork(wanted) as forked:
         return _go(wanted, forked, compute, progress, resume=True, task=task)
 
@@ -209,17 +206,11 @@ def evaluate(
     task: Task | None = None,
 ) -> Rollouts:
     """Fresh episodes of a run's policy, drawn from `seed` and from no stream that training used."""
-    if episodes < 1:
-        raise UsageError(f"episodes must be at least 1, got {episodes}")
-    if seed < 0:
-        raise UsageError(f"seed must be at least 0, got {seed}")
+    for what, value, least in (("episodes", episodes, 1), ("seed", seed, 0)):
+        if value < least:
+            raise UsageError(f"{what} must be at least {least}, got {value}")
     compute = compute_for(engine, workers)
-    compute.validate()
     problem = Problem(result.policy.policy, Unperturbed(), seed)
     request = Episodes.unperturbed(0, episodes, Stream.FRESH, mean_action=mean_action)
     with make_engine(compute, task or make_task(result.config), problem, members=episodes) as running:
         return running.rollout(result.theta, request, result.policy.obs_stats).copied()
-
-
-def _given(task: str | Task) -> Task | None:
-    return None if isinstance(task, str) else task
