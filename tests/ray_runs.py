@@ -18,7 +18,7 @@ from quell.training.iteration import Trainer
 from quell.training.methods import make_config
 from quell.training.state import TrainState
 
-SETTINGS: dict[str, Any] = {"horizon": 60, "pairs": 7, "normalise_obs": True, "eval_episodes": 2}
+SETTINGS: dict[str, Any] = {"horizon": 60, "pairs": 7, "batch_steps": 0, "normalise_obs": True, "eval_episodes": 2}
 Between = Callable[[Trainer, int], bool]
 """Called before every iteration with the iterations done; whether to go on."""
 

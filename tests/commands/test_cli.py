@@ -18,7 +18,8 @@ from quell.cli import COMMANDS, main
 from quell.commands.doctor import CORE
 from quell.errors import EngineFailure
 
-FAST = ["--horizon", "20", "--pairs", "2", "--steps", "160", "--eval-episodes", "1", "--workers", "1"]
+FAST = ["--horizon", "20", "--pairs", "2", "--batch-steps", "0", "--steps", "160", "--eval-episodes", "1"]
+FAST += ["--workers", "1"]
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -69,9 +70,9 @@ def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[
         (["train", "lqr", "--estimator", "score", "--directions", "none"], "needs perturbations"),
         (["train", "lqr", "--estimator", "ppo", "--directions", "qmc"], "does not take perturbations"),
         (["train", "lqr", "--policy.hidden", "0"], "policy.hidden needs positive sizes"),
-        (["train", "lqr", "--coefficients", "moments", "--discount", "learned", "--start", "1"], "must be less than 1"),
-        (["train", "lqr", "--coefficients", "moments", "--values", "linear"], "weigh 1 column, not 2"),
-        (["train", "lqr", "--gamma", "0.9"], "reads no setting '--gamma'"),
+        (["train", "lqr", "--preset", "paper", "--start", "1"], "must be less than 1"),
+        (["train", "lqr", "--preset", "paper", "--values", "linear"], "weigh 1 column, not 2"),
+        (["train", "lqr", "--method", "es", "--gamma", "0.9"], "reads no setting '--gamma'"),
         (["train", "lqr", "--preset", "paper", "--metric", "policy"], "reads no setting '--metric'"),
         (["train", "lqr", "--nonsense", "1"], "reads no setting '--nonsense'"),
         (["train", "lqr", "--engine", "gpu"], "there are cpu, ray"),
@@ -127,11 +128,11 @@ def test_train_resume_eval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "gradient variance" in capsys.readouterr().out
     assert main(["train", "swimmer", *FAST, "--out", str(tmp_path), "--name", "a"]) == 2
     assert "exists already" in capsys.readouterr().err
-    assert main(["resume", run, "--lr", "0.5"]) == 2
-    assert "lr differs" in capsys.readouterr().err
+    assert main(["resume", run, "--step.kl", "0.5"]) == 2
+    assert "step.kl differs" in capsys.readouterr().err
     assert main(["resume", run, "--steps", "320"]) == 0
     assert "320 steps, 4 iterations" in capsys.readouterr().out
-    assert main(["resume", run, "--steps", "400", "--lr", "0.5", "--fork"]) == 0
+    assert main(["resume", run, "--steps", "400", "--step.kl", "0.5", "--fork"]) == 0
     capsys.readouterr()
     assert main(["eval", run, "--episodes", "3", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["returns"]) == 3
@@ -159,7 +160,7 @@ def test_presets_and_methods_change_the_defaults() -> None:
     assert paper["estimator.discount.start"] == 0.99
     assert (paper["shared_reset"], paper["policy.init_std"], paper["pairs"]) == (False, 1.0, 5)
     assert (paper["directions.sigma"], paper["step"], paper["step.lr"]) == (0.02, "adam", 0.01)
-    assert (tuned["estimator.coefficients"], tuned["estimator.coefficients.metric"]) == ("choose", "policy")
+    assert (tuned["estimator"], tuned["step"]) == ("advantage", "natural")
     assert make_config("lqr", "ppo+m+s").normalise_obs
     assert make_config("lqr", "ppo+m+s").estimator.needs.updates == 10
     assert make_config("lqr", "det").policy.name == "deterministic"

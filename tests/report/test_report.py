@@ -50,7 +50,8 @@ def test_a_results_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_run_folder(tmp_path: Path) -> None:
-    small: dict[str, Any] = {"horizon": 20, "pairs": 2, "steps": 240, "eval_episodes": 1, "eval_every": 1}
+    small: dict[str, Any] = {"horizon": 20, "pairs": 2, "batch_steps": 0, "steps": 240, "eval_episodes": 1}
+    small["eval_every"] = 1
     run = quell.train("lqr-302", method="cv", workers=1, out=tmp_path, name="a", progress=False, **small)
     data = data_of(build([run.path], title="one run"))
     (series,) = data["series"]

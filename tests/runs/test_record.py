@@ -86,7 +86,8 @@ def test_every_committed_record_can_be_read() -> None:
 
 
 def test_a_folder_is_a_record_too(tmp_path: Path) -> None:
-    small: dict[str, Any] = {"horizon": 20, "pairs": 2, "steps": 240, "eval_episodes": 1, "eval_every": 1}
+    small: dict[str, Any] = {"horizon": 20, "pairs": 2, "batch_steps": 0, "steps": 240, "eval_episodes": 1}
+    small["eval_every"] = 1
     result = quell.train("lqr-302", method="cv", workers=1, out=tmp_path, name="a", progress=False, **small)
     run = from_folder(Run.open(result.path))
     assert run.final["sampled"] == [result.last("eval/return")]

@@ -44,6 +44,8 @@ LOOKS = {
     "cv-layer": Look("#7A8B99", "-."),
     "cv-linear": Look("#6A9A3B", "--"),
     "cv-network": Look("#A65628", ":"),
+    "cv-advantage": Look("#0072B2", "-."),
+    "pg-advantage": Look("#56B4E9", "-."),
     "crn": Look("#D55E00", ":"),
 }
 """ES to PG in the palette of Okabe and Ito, safe for colour-blind readers; ES orange and CV blue as in the paper."""
