@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any, Literal
 
 from quell.campaign.plan import STOPPED, Job
-from quell.rollout.cpu.engine import ONE_THREAD
+from quell.rollout.cpu.crew import ONE_THREAD
 from quell.terminal.campaign import CampaignDisplay
 
 

@@ -52,8 +52,10 @@ class Results:
 class LocalSimulator:
     """Runs chosen members of a request and writes their rows of the results."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: Setting, pulse: memoryview | None = None) -> None:
+        """`pulse[0]` counts steps, so that others see that it goes on."""
         self.setting = setting
+        self._pulse = memoryview(bytearray(8)).cast("q") if pulse is None else pulse
         self._simulator: Simulator | None = None
         self._size = 0
 
@@ -69,7 +71,7 @@ class LocalSimulator:
             group = indices[start : start + self.setting.group]
             if self._simulator is None or self._size < len(group):
                 self._simulator, self._size = self.setting.task.simulator(len(group)), len(group)
-            _run_group(self.setting, self._simulator, theta, episodes, group, normaliser, results)
+            _run_group(self.setting, self._simulator, theta, episodes, group, normaliser, results, self._pulse)
 
 
 def member_theta(problem: Problem, theta: Array, episodes: Episodes, pair: int, sign: int) -> Array:
@@ -112,6 +114,7 @@ def _run_group(
     group: Sequence[int],
     normaliser: tuple[Array, Array] | None,
     results: Results,
+    pulse: memoryview,
 ) -> None:
     problem, policy, horizon = setting.problem, setting.problem.policy, setting.task.horizon
     members = [episodes.members[i] for i in group]
@@ -123,7 +126,7 @@ def _run_group(
     played = _Played.empty(horizon, len(group), policy)
     # A wild member's numbers may overflow or turn NaN: that is data (counted by the trainer), not a warning.
     with np.errstate(all="ignore"):
-        played.play(simulator, act, environment, noise, normaliser, can_terminate=setting.task.can_terminate)
+        played.play(simulator, act, environment, noise, normaliser, pulse, can_terminate=setting.task.can_terminate)
         played.store(results, group, normaliser, episodes)
 
 
@@ -158,6 +161,7 @@ class _Played:
         environment: Sequence[np.random.Generator],
         noise: Iterator[Array],
         normaliser: tuple[Array, Array] | None,
+        pulse: memoryview,
         *,
         can_terminate: bool,
     ) -> None:
@@ -169,6 +173,7 @@ class _Played:
         obs = simulator.reset(environment)
         t = 0
         for t, noise_now in zip(range(len(raw)), noise, strict=False):
+            pulse[0] += 1
             raw[t] = obs
             action = act(_as_seen(obs, normaliser), noise_now)
             actions[t] = action
