@@ -50,8 +50,9 @@ def _loop(trainer: Trainer, state: TrainState, run: Run, writer: MetricsWriter, 
         progress.show(row)
         if state.trouble_in_a_row >= config.max_trouble:
             raise TroubleError(
-                f"stopped: {state.trouble_in_a_row} iterations in a row had a return or gradient that was not finite; "
-                f"the last good checkpoint is kept in {run.checkpoints} (smaller --lr or --sigma often helps)"
+                f"stopped: {state.trouble_in_a_row} iterations in a row had a return or gradient that was not finite, or "
+                "too large for the step to square; "
+                f"the last good checkpoint is kept in {run.checkpoints} (--max-norm, smaller --lr or --sigma often help)"
             )
         if last or progress.stop_requested or state.iteration % config.checkpoint_every == 0:
             _save(run, state, config)
