@@ -47,7 +47,10 @@ def report(result: Result, task: Task | None = None) -> int:
     print(f"          {_eval(result, 'eval/mean_action')}  (mean action)")
     es = [row["variance/es"] for row in result.history if row.get("variance/es") is not None]
     own = [row["variance/method"] for row in result.history if row.get("variance/es") is not None]
-    if es and config.method == "cv":
+    if result.history and all(row.get("trouble/flat") for row in result.history):
+        value = result.history[-1]["return/mean"]
+        print(f"  every episode returned {value:g}: no reward was seen, so there was nothing to learn from")
+    elif config.method == "cv" and sum(es) > 0:
         print(f"  gradient variance  {sum(own) / sum(es):.3f} of plain ES")
     if result.history and (trouble := result.history[-1]["trouble/total"]):
         print(f"  trouble in {trouble:.0f} iterations (see trouble/* in metrics.jsonl)")
