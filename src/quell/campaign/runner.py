@@ -99,7 +99,7 @@ class Runner:
             if self._stopping:
                 return None
             child = subprocess.Popen(
-                [sys.executable, "-m", "quell.campaign.child", job.encode()],
+                [sys.executable, "-P", "-m", "quell.campaign.child", job.encode()],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

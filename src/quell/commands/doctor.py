@@ -72,7 +72,7 @@ def _renders() -> tuple[bool, str]:
 
     for renderer in RENDERERS:
         environment = {**os.environ, "MUJOCO_GL": renderer}
-        done = subprocess.run([sys.executable, "-c", PROBE], env=environment, capture_output=True)
+        done = subprocess.run([sys.executable, "-P", "-c", PROBE], env=environment, capture_output=True)
         if done.returncode == 0:
             return True, f"MUJOCO_GL={renderer}"
     return False, WHAT_TO_INSTALL

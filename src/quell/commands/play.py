@@ -71,6 +71,6 @@ def _working_renderer() -> str:
 
     for renderer in RENDERERS:
         environment = {**os.environ, "MUJOCO_GL": renderer}
-        if subprocess.run([sys.executable, "-c", PROBE], env=environment, capture_output=True).returncode == 0:
+        if subprocess.run([sys.executable, "-P", "-c", PROBE], env=environment, capture_output=True).returncode == 0:
             return renderer
     raise QuellError(WHAT_TO_INSTALL)
