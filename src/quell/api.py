@@ -10,7 +10,7 @@ import numpy as np
 
 from quell import registry
 from quell.config import Config, Preset, changed, from_dict, replace
-from quell.errors import QuellError, UsageError
+from quell.errors import UsageError
 from quell.estimate import Problem
 from quell.keys import Stream
 from quell.perturb import Unperturbed
@@ -158,9 +158,11 @@ def resume(
     with run:
         run.lock()
         saved = checkpoint.load_newest(run.checkpoints)
-        if saved is None:
-            raise QuellError(f"{str(path)!r} has no intact checkpoint to resume from")
-        trained, wanted = from_dict(saved[1]["config"]), replace(run.config, as_strategies(settings)).validate()
+        if saved is None and checkpoint.iterations(run.checkpoints):
+            raise UsageError(f"{str(path)!r} has no intact checkpoint to resume from")
+        # One that was killed before its first checkpoint begins again.
+        trained = from_dict(saved[1]["config"]) if saved else run.config
+        wanted = replace(run.config, as_strategies(settings)).validate()
         differing = [name for name in changed(trained, wanted) if name not in FREE_TO_CHANGE]
         if not differing:
             run.update_config(wanted)
@@ -188,7 +190,7 @@ def load(path: Path | str, *, at: int | None = None, task: Task | None = None) -
     run = Run.open(path)
     saved = checkpoint.load_newest(run.checkpoints, at_most=at)
     if saved is None:
-        raise QuellError(f"{str(path)!r} has no intact checkpoint")
+        raise UsageError(f"{str(path)!r} has no intact checkpoint")
     arrays, facts = saved
     config = run.config
     policy = make_policy(config, task or make_task(config))

@@ -59,6 +59,9 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output went away, as `quell ... | head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except OSError as error:  # a disk that is full, a folder that cannot be written
+        where = f"{str(error.filename)!r}: " if error.filename is not None else ""
+        return _fail(f"{where}{error.strerror or error}", 1)
 
 
 def _fail(message: str, code: int) -> int:

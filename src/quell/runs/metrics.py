@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+
+from quell.runs import files
 
 METRICS: dict[str, str] = {
     "iteration": "Iterations done, counting from 1.",
@@ -59,12 +61,10 @@ class MetricsWriter:
         from tensorboardX import SummaryWriter
 
         path = folder / "metrics.jsonl"
-        kept = _rows_up_to(path, after)
-        temporary = path.with_name(".metrics.jsonl.tmp")
-        temporary.write_text("".join(kept))
-        temporary.rename(path)
-        self._file = path.open("a")
-        self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=after, flush_secs=30)
+        files.write_atomically(path, "".join(_rows_up_to(path, after)).encode())
+        self._file = os.fdopen(files.append_to(path), "a")
+        board = files.make_folder(folder / "tensorboard")
+        self._board = SummaryWriter(str(board), purge_step=after, flush_secs=30)
 
     def write(self, row: Mapping[str, float]) -> None:
         unknown = row.keys() - METRICS.keys()
@@ -87,12 +87,9 @@ def _json_number(value: float) -> float | None:
 
 def _rows_up_to(path: Path, iteration: int) -> list[str]:
     kept = []
-    for line in path.read_text().splitlines(keepends=True) if path.exists() else []:
-        try:
-            row: dict[str, Any] = json.loads(line)
-        except ValueError:
-            break
-        if row["iteration"] > iteration:
+    for line in files.read_lines(path):
+        row = files.as_table(line)
+        if row is None or row["iteration"] > iteration:
             break
         kept.append(line)
     return kept
