@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,8 @@ class Result:
     policy: TrainedPolicy
     history: list[dict[str, Any]]
     """One dictionary of metrics per iteration; `quell.metrics.METRICS` defines each name."""
+    signal: int = 0
+    """The number of the signal that stopped the run early, if one did."""
 
     @property
     def theta(self) -> Array:
@@ -182,7 +185,7 @@ def _go(config: Config, run: Run, compute: Compute, progress: bool, *, resume: b
     display = Display(f"{config.task} {config.method}", config.steps) if progress else Progress()
     with display:
         run_training(config, run, compute=compute, progress=display, resume=resume, task=task)
-    return load(run.path, task=task)
+    return dataclasses.replace(load(run.path, task=task), signal=display.signal)
 
 
 def load(path: Path | str, *, at: int | None = None, task: Task | None = None) -> Result:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -63,7 +64,7 @@ def report(result: Result, task: Task | None = None) -> int:
 def stopped(result: Result) -> int:
     """A run that was asked to stop: how to go on."""
     print(f"stopped after {result.steps:,} steps; saved. Continue with:\n  quell resume {result.path}", file=sys.stderr)
-    return 130
+    return 128 + (result.signal or signal.SIGINT)
 
 
 def _eval(result: Result, name: str) -> str:
