@@ -50,9 +50,13 @@ def save(folder: Path, iteration: int, arrays: Arrays, state: dict[str, Any], ke
         STATE: json.dumps(state, indent=1).encode(),
     }
     contents[MANIFEST] = json.dumps({name: _digest(data) for name, data in contents.items()}, indent=1).encode()
-    for name, data in contents.items():
-        files.write_new(temporary / name, data)
-    files.sync_folder(temporary)
+    try:
+        for name, data in contents.items():
+            files.write_new(temporary / name, data)
+        files.sync_folder(temporary)
+    except OSError:  # half of one must not keep the disk full
+        _remove(temporary)
+        raise
     if final.exists():  # a resumed run rewrites its way forward
         final.rename(_aside(final))
     temporary.rename(final)
