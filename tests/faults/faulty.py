@@ -1,4 +1,7 @@
-"""An environment that breaks once for every token (a file named after a fault) laid into a folder."""
+"""An environment that breaks once for every token (a file named after a fault) laid into a folder.
+
+A token `raise-3` breaks three times: it is laid again as `raise-2` when it does its work.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ class Faulty(gymnasium.Env[Any, Any]):
         self.time += 1
         time.sleep(self.pause)
         if self.fault and self.time == 3:
-            fault, self.fault = self.fault, ""
+            token, self.fault = self.fault, ""
+            fault, _, times = token.partition("-")
+            if times and int(times) > 1:
+                (self.folder / f"{fault}-{int(times) - 1}").touch()
             self._break(fault)
         self.at = 0.9 * self.at + 0.1 * float(action[0]) + self.np_random.normal(size=2)
         return self.at.copy(), float(-(self.at**2).sum()), False, self.time >= 10, {}
@@ -47,7 +53,7 @@ class Faulty(gymnasium.Env[Any, Any]):
                 path.unlink()
             except FileNotFoundError:
                 continue
-            return path.name.partition("-")[0]
+            return path.name
         return ""
 
 

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +27,7 @@ from quell.training.methods import make_config, make_problem
 from quell.types import Episodes
 
 PAIRS = 4
+LAST_WORDS = {"raise": "one of those days", "kill": "killed by signal 9"}
 
 
 @contextmanager
@@ -82,23 +82,19 @@ def test_a_worker_that_dies_idle_is_replaced(tmp_path: Path) -> None:
                 assert play(engine, 0) == expected
 
 
-def test_an_environment_that_fails_three_times_is_tried_a_fourth(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fault", ["raise", "kill"])
+def test_what_fails_three_times_is_tried_a_fourth(fault: str, tmp_path: Path) -> None:
     with engine_over(tmp_path / "x", workers=1) as engine:
         expected = play(engine, 0)
-        for i in range(3):
-            (tmp_path / "x" / f"raise-{i}").touch()
-        # All three tokens are taken at the first reset, and each breaks one attempt at most.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        (tmp_path / "x" / f"{fault}-3").touch()
+        with pytest.warns(UserWarning, match="repeated"):
             assert play(engine, 0) == expected
-
-
-def test_an_environment_that_always_fails_says_so(tmp_path: Path) -> None:
-    with engine_over(tmp_path / "x", workers=1) as engine:
-        for i in range(100):
-            (tmp_path / "x" / f"raise-{i}").touch()
-        with pytest.raises(EnvironmentFailure, match="one of those days"):
+        assert not list((tmp_path / "x").iterdir())
+        (tmp_path / "x" / f"{fault}-4").touch()
+        with pytest.raises(EngineFailure, match=LAST_WORDS[fault]) as told:
             play(engine, 0)
+        assert isinstance(told.value, EnvironmentFailure) == (fault == "raise")
+        assert not list((tmp_path / "x").iterdir())
 
 
 def test_a_step_slower_than_the_timeout_is_finished_in_the_end(tmp_path: Path) -> None:
@@ -132,8 +128,7 @@ def test_what_cannot_be_healed_saves_the_run_first(tmp_path: Path) -> None:
 
         def show(self, row: Any) -> None:
             if row["iteration"] == 3:
-                for i in range(200):
-                    (tmp_path / "x" / f"kill-{i}").touch()
+                (tmp_path / "x" / "kill-9").touch()
 
     from quell.training.loop import run_training
 
