@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from quell import registry
 from quell.config import Config, Preset, changed, from_dict, replace
-from quell.errors import QuellError, UsageError
+from quell.errors import UsageError
 from quell.estimate import Problem
 from quell.keys import Stream
 from quell.perturb import Unperturbed
@@ -64,6 +65,8 @@ class Result:
     policy: TrainedPolicy
     history: list[dict[str, Any]]
     """One dictionary of metrics per iteration; `quell.metrics.METRICS` defines each name."""
+    signal: int = 0
+    """The number of the signal that stopped the run early, if one did."""
 
     @property
     def theta(self) -> Array:
@@ -155,9 +158,11 @@ def resume(
     with run:
         run.lock()
         saved = checkpoint.load_newest(run.checkpoints)
-        if saved is None:
-            raise QuellError(f"{str(path)!r} has no intact checkpoint to resume from")
-        trained, wanted = from_dict(saved[1]["config"]), replace(run.config, as_strategies(settings)).validate()
+        if saved is None and checkpoint.iterations(run.checkpoints):
+            raise UsageError(f"{str(path)!r} has no intact checkpoint to resume from")
+        # One that was killed before its first checkpoint begins again.
+        trained = from_dict(saved[1]["config"]) if saved else run.config
+        wanted = replace(run.config, as_strategies(settings)).validate()
         differing = [name for name in changed(trained, wanted) if name not in FREE_TO_CHANGE]
         if not differing:
             run.update_config(wanted)
@@ -177,7 +182,7 @@ def _go(config: Config, run: Run, compute: Compute, progress: bool, *, resume: b
     display = Display(f"{config.task} {config.method}", config.steps) if progress else Progress()
     with display:
         run_training(config, run, compute=compute, progress=display, resume=resume, task=task)
-    return load(run.path, task=task)
+    return dataclasses.replace(load(run.path, task=task), signal=display.signal)
 
 
 def load(path: Path | str, *, at: int | None = None, task: Task | None = None) -> Result:
@@ -185,7 +190,7 @@ def load(path: Path | str, *, at: int | None = None, task: Task | None = None) -
     run = Run.open(path)
     saved = checkpoint.load_newest(run.checkpoints, at_most=at)
     if saved is None:
-        raise QuellError(f"{str(path)!r} has no intact checkpoint")
+        raise UsageError(f"{str(path)!r} has no intact checkpoint")
     arrays, facts = saved
     config = run.config
     policy = make_policy(config, task or make_task(config))

@@ -38,7 +38,7 @@ def working_renderer() -> str:
     """The first renderer that draws, tried in another process because a broken driver can abort."""
     for renderer in RENDERERS:
         environment = {**os.environ, "MUJOCO_GL": renderer}
-        if subprocess.run([sys.executable, "-c", PROBE], env=environment, capture_output=True).returncode == 0:
+        if subprocess.run([sys.executable, "-P", "-c", PROBE], env=environment, capture_output=True).returncode == 0:
             return renderer
     raise QuellError(WHAT_TO_INSTALL)
 

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any, Literal
 
 from quell.campaign.plan import STOPPED, Job
-from quell.rollout.cpu.engine import ONE_THREAD
+from quell.rollout.cpu.crew import ONE_THREAD
 from quell.terminal.campaign import CampaignDisplay
 
 
@@ -95,7 +95,7 @@ class Runner:
             if self._stopping:
                 return None
             child = subprocess.Popen(
-                [sys.executable, "-m", "quell.campaign.child", job.encode()],
+                [sys.executable, "-P", "-m", "quell.campaign.child", job.encode()],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

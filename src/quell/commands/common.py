@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -46,7 +47,10 @@ def report(result: Result, task: Task | None = None) -> int:
     print(f"          {_eval(result, 'eval/mean_action')}  (mean action)")
     es = [row["variance/es"] for row in result.history if row.get("variance/es") is not None]
     own = [row["variance/method"] for row in result.history if row.get("variance/es") is not None]
-    if es and config.method == "cv":
+    if result.history and all(row.get("trouble/flat") for row in result.history):
+        value = result.history[-1]["return/mean"]
+        print(f"  every episode returned {value:g}: no reward was seen, so there was nothing to learn from")
+    elif config.method == "cv" and sum(es) > 0:
         print(f"  gradient variance  {sum(own) / sum(es):.3f} of plain ES")
     if result.history and (trouble := result.history[-1]["trouble/total"]):
         print(f"  trouble in {trouble:.0f} iterations (see trouble/* in metrics.jsonl)")
@@ -59,7 +63,7 @@ def report(result: Result, task: Task | None = None) -> int:
 def stopped(result: Result) -> int:
     """A run that was asked to stop: how to go on."""
     print(f"stopped after {result.steps:,} steps; saved. Continue with:\n  quell resume {result.path}", file=sys.stderr)
-    return 130
+    return 128 + (result.signal or signal.SIGINT)
 
 
 def _eval(result: Result, name: str) -> str:

@@ -54,8 +54,10 @@ class Results:
 class LocalSimulator:
     """Runs chosen members of a request and writes their rows of the results."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: Setting, pulse: memoryview | None = None) -> None:
+        """`pulse[0]` counts steps, so that others see that it goes on."""
         self.setting = setting
+        self._pulse = memoryview(bytearray(8)).cast("q") if pulse is None else pulse
         self._simulator: Simulator | None = None
         self._size = 0
 
@@ -76,7 +78,7 @@ class LocalSimulator:
             played = _Played(self.setting, len(group), normaliser)
             # A wild member's numbers may overflow or turn NaN: that is data (counted by the trainer), not a warning.
             with np.errstate(all="ignore"):
-                played.play(self._simulator, act, environment, noise)
+                played.play(self._simulator, act, environment, noise, self._pulse)
                 played.store(results, group, episodes)
 
 
@@ -125,7 +127,12 @@ class _Played:
         self.terminated = np.zeros(count, bool)
 
     def play(
-        self, simulator: Simulator, act: Act, resets: Sequence[np.random.Generator], noise: Iterator[Array]
+        self,
+        simulator: Simulator,
+        act: Act,
+        resets: Sequence[np.random.Generator],
+        noise: Iterator[Array],
+        pulse: memoryview,
     ) -> None:
         """From reset until nobody is left or the horizon is reached."""
         active = np.ones(len(self.steps), bool)
@@ -134,6 +141,7 @@ class _Played:
         obs = simulator.reset(resets)
         t = 0
         for t, noise_now in zip(range(len(self.raw)), noise, strict=False):
+            pulse[0] += 1
             self.raw[t] = obs
             self.actions[t] = action = act(_as_seen(obs, self.normaliser), noise_now)
             if bounded:

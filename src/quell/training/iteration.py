@@ -21,7 +21,7 @@ from quell.tasks.base import Task
 from quell.training.methods import make_problem, make_task
 from quell.training.state import TrainState
 from quell.types import Array, Batch, Episodes, Rollouts, State
-from quell.update import Context
+from quell.update import Context, is_finite
 
 Row = dict[str, float]
 STATES = 1024  # of a batch, that a step may look at
@@ -110,7 +110,10 @@ class Trainer:
         return following, row
 
     def _update(self, state: TrainState, batch: Batch) -> tuple[Array, Any, State, Row]:
-        """The estimator's updates on one batch. A gradient that is not finite changes nothing and is counted."""
+        """The estimator's updates on one batch.
+
+        A gradient that is not finite, or that the step's state cannot hold, changes nothing and is counted.
+        """
         theta, step, memory = state.theta, state.step, state.estimator
         returns = batch.rollouts.returns
         good = finite_pairs(returns)
@@ -129,7 +132,8 @@ class Trainer:
             with calm():
                 moved, moved_step, facts = self.config.step.step(theta, estimated.gradient, step, context)
             row |= facts
-            if not good.any() or not np.isfinite(norm) or not np.isfinite(moved).all():
+            sound = np.isfinite(norm) and np.isfinite(moved).all() and is_finite(moved_step)
+            if not good.any() or not sound:
                 row["trouble/skipped"] = 1.0
                 break
             theta, step, memory = moved, moved_step, estimated.state

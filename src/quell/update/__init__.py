@@ -92,6 +92,13 @@ def to_arrays(state: Any) -> dict[str, Array]:
     return {f"optimiser.{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
 
 
+def is_finite(state: Any) -> bool:
+    """Whether no number of a step's state has overflowed: one that has never comes back."""
+    import jax
+
+    return all(bool(np.isfinite(np.asarray(leaf)).all()) for leaf in jax.tree.leaves(state))
+
+
 def from_arrays(step: Step, policy: Policy, theta: Array, arrays: dict[str, Array]) -> Any:
     """The state a checkpoint holds."""
     import jax

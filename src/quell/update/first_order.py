@@ -25,6 +25,8 @@ class FirstOrder:
     """Learning rate."""
     schedule: Schedule = "constant"
     """How the learning rate falls over the step budget."""
+    max_norm: Annotated[float, COUNT] = 0.0
+    """A gradient longer than this is shortened to it (0: never)."""
 
     name: ClassVar[str]
     rule: ClassVar[str]
@@ -46,7 +48,7 @@ class FirstOrder:
 
     def step(self, theta: Array, gradient: Array, state: Any, context: Context) -> tuple[Array, Any, Metrics]:
         rate = scheduled(self.lr, self.schedule, context.steps, context.budget)
-        direction, state = _compiled(self)(gradient, state)
+        direction, state = _compiled(self)(shortened(gradient, self.max_norm), state)
         return theta + np.float32(rate) * np.asarray(direction), state, {"learning_rate": rate}
 
 
@@ -129,6 +131,14 @@ class OwnOptax:
     def step(self, theta: Array, gradient: Array, state: Any, context: Context) -> tuple[Array, Any, Metrics]:
         update, state = _compiled(self)(-gradient, state, theta)
         return theta + np.asarray(update), state, {}
+
+
+def shortened(gradient: Array, longest: float) -> Array:
+    """optax.clip_by_global_norm, but in double precision: in single, the square of a large gradient is infinite."""
+    if not longest:
+        return gradient
+    norm = float(np.linalg.norm(gradient.astype(np.float64)))
+    return gradient if norm <= longest else (gradient * (longest / norm)).astype(gradient.dtype)
 
 
 @functools.lru_cache(maxsize=16)

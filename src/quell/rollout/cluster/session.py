@@ -111,7 +111,7 @@ def _check_reachable(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
         raise UsageError(f"no Ray cluster at {address!r}: {getattr(error, 'strerror', None) or error}") from None
-    command = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
+    command = [sys.executable, "-P", "-m", "ray.scripts.scripts", "health-check", "--address", address]
     try:
         subprocess.run(command, capture_output=True, timeout=CHECK_SECONDS, check=True)
     except subprocess.SubprocessError:
