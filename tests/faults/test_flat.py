@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from quell.api import load
-from quell.campaign.final import record_of
+from quell.campaign.child import record_of
 from quell.cli import main
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from quell.campaign.plan import Job
 from quell.training.methods import make_task
@@ -47,15 +48,22 @@ def known_speeds(out: Path) -> dict[tuple[str, str], float]:
     """(task, method) -> median steps per second of the runs recorded under a results folder."""
     speeds: dict[tuple[str, str], list[float]] = {}
     for path in sorted(out.glob("*/timings.jsonl")):
-        for line in path.read_text().splitlines():
-            try:
-                row = json.loads(line)
-            except ValueError:  # half-written
-                continue
+        for row in read_timings(path):
             spent = row.get("core_seconds", row["seconds"])  # others may have shared the processor
             if spent > 0:
                 speeds.setdefault((row["task"], row["method"]), []).append(row["steps"] / spent)
     return {key: median(values) for key, values in speeds.items()}
+
+
+def read_timings(path: Path) -> list[dict[str, Any]]:
+    """Rows of a timings file; a half-written line is left out."""
+    rows = []
+    for line in path.read_text().splitlines() if path.exists() else []:
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            continue
+    return rows
 
 
 def makespan(seconds: Sequence[float], jobs: int) -> float:
