@@ -37,7 +37,8 @@ class FirstOrder:
         """The optax.GradientTransformation, without its learning rate."""
         import optax
 
-        own = [item.name for item in fields(self) if item.name not in ("lr", "schedule")]
+        shared = {item.name for item in fields(FirstOrder)}
+        own = [item.name for item in fields(self) if item.name not in shared]
         return getattr(optax, self.rule)(**{name: getattr(self, name) for name in own})
 
     def init(self, policy: Policy, theta: Array) -> Any:
