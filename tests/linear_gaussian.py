@@ -9,7 +9,7 @@ log s, so smoothing theta with N(0, sigma^2 I) leaves d/dmu unchanged and multip
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -26,10 +26,10 @@ THETA = np.array([0.1, -0.2, 0.15, 0.1, -0.4, -0.2], np.float32)
 @dataclass(frozen=True, kw_only=True)
 class LinearGaussian(ArrayTask):
     horizon: int = 6
-    name: ClassVar[str] = "linear-gaussian"
-    summary: ClassVar[str] = "closed-form test task"
-    obs_size: ClassVar[int] = 1
-    action_size: ClassVar[int] = 2
+    name = "linear-gaussian"
+    summary = "closed-form test task"
+    obs_size = 1
+    action_size = 2
 
     def draw(self, rng: np.random.Generator) -> Draws:
         return (START,)

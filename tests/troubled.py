@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -22,11 +21,11 @@ class Troubled(Task):
     share: float = 1.0
     """Probability that an episode shows the trouble."""
 
-    name: ClassVar[str] = "troubled"
-    summary: ClassVar[str] = "test task"
-    obs_size: ClassVar[int] = 2
-    action_size: ClassVar[int] = 2
-    can_terminate: ClassVar[bool] = True
+    name = "troubled"
+    summary = "test task"
+    obs_size = 2
+    action_size = 2
+    can_terminate = True
 
     def simulator(self, members: int) -> _Simulator:
         return _Simulator(self)

@@ -52,42 +52,11 @@ _MODULES = {
 _MODULES["metrics"] = "quell.runs.metrics"
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
-__all__ = [
-    "Batch",
-    "CategoricalPolicy",
-    "Context",
-    "ControlVariate",
-    "Cpu",
-    "DeterministicPolicy",
-    "Directions",
-    "Draw",
-    "Engine",
-    "Episodes",
-    "Estimate",
-    "Estimator",
-    "GaussianPolicy",
-    "Needs",
-    "Pair",
-    "Policy",
-    "PolicyGradient",
-    "Problem",
-    "QuellError",
-    "Ray",
-    "Result",
-    "Rollouts",
-    "Rows",
-    "Score",
-    "Step",
-    "TrainedPolicy",
-    "Trajectories",
-    "UsageError",
-    "evaluate",
-    "load",
-    "resume",
-    "task",
-    "train",
-    "variance",
-]
+__all__ = ["Batch", "CategoricalPolicy", "Context", "ControlVariate", "Cpu", "DeterministicPolicy", "Directions"]
+__all__ += ["Draw", "Engine", "Episodes", "Estimate", "Estimator", "GaussianPolicy", "Needs", "Pair", "Policy"]
+__all__ += ["PolicyGradient", "Problem", "QuellError", "Ray", "Result", "Rollouts", "Rows", "Score", "Step"]
+__all__ += ["TrainedPolicy", "Trajectories", "UsageError", "evaluate", "load", "resume", "task", "train"]
+__all__ += ["variance"]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from quell import registry
 from quell.config import Config, Preset, changed, from_dict, replace
-from quell.errors import QuellError, UsageError
+from quell.errors import UsageError
 from quell.estimate import Problem
 from quell.keys import Stream
 from quell.perturb import Unperturbed
@@ -64,6 +65,8 @@ class Result:
     policy: TrainedPolicy
     history: list[dict[str, Any]]
     """One dictionary of metrics per iteration; `quell.metrics.METRICS` defines each name."""
+    signal: int = 0
+    """The number of the signal that stopped the run early, if one did."""
 
     @property
     def theta(self) -> Array:
@@ -99,23 +102,22 @@ def train(
     `directions="qmc"`, `step=optax.adam(0.01)`. Everything is written to `out/<task>/<method>/<seed>-<time>/`. It runs
     on `workers` processes of this machine, or as `engine` says, such as `quell.Ray(workers=8)`.
     """
-    label = task if isinstance(task, str) else task.name
-    config = make_config(label, method, preset, as_strategies(settings), _given(task)).validate()
-    return start(
-        config, compute=compute_for(engine, workers), out=Path(out), name=name, progress=progress, task=_given(task)
-    )
+    label, given = (task, None) if isinstance(task, str) else (task.name, task)
+    config = make_config(label, method, preset, as_strategies(settings), given).validate()
+    compute = compute_for(engine, workers)
+    return start(config, compute=compute, out=Path(out), name=name, progress=progress, task=given)
 
 
 def compute_for(engine: Compute | str | None, workers: int | None) -> Compute:
-    """The engine asked for, as an object, by name, or as a number of workers."""
-    if engine is None:
-        return default_compute(workers)
+    """The engine asked for, as an object, by name, or as a number of workers; a UsageError if it cannot be had."""
     if isinstance(engine, str):
         chosen: Compute = registry.make("engine", engine, {"workers": workers})
-        return chosen
-    if workers is not None:
+    elif engine is not None and workers is not None:
         raise UsageError("give workers=... or an engine object with its own, not both")
-    return engine
+    else:
+        chosen = engine or default_compute(workers)
+    chosen.validate()
+    return chosen
 
 
 def start(
@@ -152,24 +154,24 @@ def resume(
     Settings may extend it (`steps`) or change how often it evaluates and saves. Anything else needs `fork=True`, which
     copies the run into a new folder and continues there with the change. A strategy of your own has to be passed again.
     """
-    run = Run.open(path)
-    compute = compute_for(engine, workers)
-    compute.validate()
+    run, compute = Run.open(path), compute_for(engine, workers)
     with run:
         run.lock()
         saved = checkpoint.load_newest(run.checkpoints)
-        if saved is None:
-            raise QuellError(f"{str(path)!r} has no intact checkpoint to resume from")
-        trained, wanted = from_dict(saved[1]["config"]), replace(run.config, as_strategies(settings)).validate()
+        if saved is None and checkpoint.iterations(run.checkpoints):
+            raise UsageError(f"{str(path)!r} has no intact checkpoint to resume from")
+        # One that was killed before its first checkpoint begins again.
+        trained = from_dict(saved[1]["config"]) if saved else run.config
+        wanted = replace(run.config, as_strategies(settings)).validate()
         differing = [name for name in changed(trained, wanted) if name not in FREE_TO_CHANGE]
         if not differing:
             run.update_config(wanted)
             return _go(wanted, run, compute, progress, resume=True, task=task)
         if not fork:
-            raise UsageError(
-                f"{', '.join(differing)} differ{'s' * (len(differing) == 1)} from what {str(path)!r} was trained with; "
-                "add --fork to continue in a new folder with the change"
+            what = (
+                f"{', '.join(differing)} differ{'s' * (len(differing) == 1)} from what {str(path)!r} was trained with"
             )
+            raise UsageError(f"{what}; add --fork to continue in a new folder with the change")
     with run.fork(wanted) as forked:
         return _go(wanted, forked, compute, progress, resume=True, task=task)
 
@@ -180,7 +182,7 @@ def _go(config: Config, run: Run, compute: Compute, progress: bool, *, resume: b
     display = Display(f"{config.task} {config.method}", config.steps) if progress else Progress()
     with display:
         run_training(config, run, compute=compute, progress=display, resume=resume, task=task)
-    return load(run.path, task=task)
+    return dataclasses.replace(load(run.path, task=task), signal=display.signal)
 
 
 def load(path: Path | str, *, at: int | None = None, task: Task | None = None) -> Result:
@@ -188,7 +190,7 @@ def load(path: Path | str, *, at: int | None = None, task: Task | None = None) -
     run = Run.open(path)
     saved = checkpoint.load_newest(run.checkpoints, at_most=at)
     if saved is None:
-        raise QuellError(f"{str(path)!r} has no intact checkpoint")
+        raise UsageError(f"{str(path)!r} has no intact checkpoint")
     arrays, facts = saved
     config = run.config
     policy = make_policy(config, task or make_task(config))
@@ -209,17 +211,11 @@ def evaluate(
     task: Task | None = None,
 ) -> Rollouts:
     """Fresh episodes of a run's policy, drawn from `seed` and from no stream that training used."""
-    if episodes < 1:
-        raise UsageError(f"episodes must be at least 1, got {episodes}")
-    if seed < 0:
-        raise UsageError(f"seed must be at least 0, got {seed}")
+    for what, value, least in (("episodes", episodes, 1), ("seed", seed, 0)):
+        if value < least:
+            raise UsageError(f"{what} must be at least {least}, got {value}")
     compute = compute_for(engine, workers)
-    compute.validate()
     problem = Problem(result.policy.policy, Unperturbed(), seed)
     request = Episodes.unperturbed(0, episodes, Stream.FRESH, mean_action=mean_action)
     with make_engine(compute, task or make_task(result.config), problem, members=episodes) as running:
         return running.rollout(result.theta, request, result.policy.obs_stats).copied()
-
-
-def _given(task: str | Task) -> Task | None:
-    return None if isinstance(task, str) else task

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
+import threading
 import warnings
+from types import FrameType
 
 from quell.errors import QuellError, did_you_mean
 
@@ -37,7 +40,10 @@ example: quell train halfcheetah --method cv --steps 1000000
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; returns its exit code: 0 done, 1 failed, 2 a request that cannot be carried out."""
+    """Run one command; returns its exit code.
+
+    0 done, 1 failed, 2 a request that cannot be carried out, 130 stopped by Ctrl-C, 143 by SIGTERM.
+    """
     arguments = sys.argv[1:] if arguments is None else arguments
     if not arguments or arguments[0] in ("-h", "--help"):
         print(HELP.format(commands="\n".join(f"  {name:<10}{text}" for name, text in COMMANDS.items())))
@@ -51,15 +57,32 @@ def main(arguments: list[str] | None = None) -> int:
     if command not in COMMANDS:
         return _fail(f"unknown command {command!r}{did_you_mean(command, COMMANDS)}; `quell --help` lists them", 2)
     warnings.showwarning = lambda message, *_: print(f"quell: warning: {message}", file=sys.stderr)
+    _catch_termination()
     try:
         return int(importlib.import_module(f"quell.commands.{command}").main(rest))
     except QuellError as error:
         return _fail(str(error), error.exit_code)
-    except KeyboardInterrupt:
-        return _fail("interrupted; a run goes on from its last checkpoint with `quell resume RUN`", 130)
+    except KeyboardInterrupt as error:
+        number = getattr(error, "signal", signal.SIGINT)
+        return _fail("interrupted; a run goes on from its last checkpoint with `quell resume RUN`", 128 + number)
     except BrokenPipeError:  # the reader of our output went away, as `quell ... | head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except OSError as error:  # a disk that is full, a folder that cannot be written
+        where = f"{str(error.filename)!r}: " if error.filename is not None else ""
+        return _fail(f"{where}{error.strerror or error}", 1)
+
+
+def _catch_termination() -> None:
+    """SIGTERM ends a command as Ctrl-C does, so that what was begun is tidied up."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        error = KeyboardInterrupt()
+        error.signal = number  # type: ignore[attr-defined]
+        raise error
+
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, handle)
 
 
 def _fail(message: str, code: int) -> int:

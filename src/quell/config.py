@@ -102,12 +102,9 @@ def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
     """Dotted name -> value of every setting; a strategy's own name stands under the setting it is."""
     flat: dict[str, Any] = {}
     for key, value in registry.settings_of(config).items():
-        name = prefix + key
-        if registry.is_strategy(value):
-            flat[name] = registry.name_of(value)
-            flat |= flatten(value, f"{name}.")
-        else:
-            flat[name] = value
+        nested = registry.is_strategy(value)
+        flat[prefix + key] = registry.name_of(value) if nested else value
+        flat |= flatten(value, f"{prefix}{key}.") if nested else {}
     return flat
 
 
@@ -127,17 +124,8 @@ def replace(config: Config, changes: Mapping[str, Any], *, lenient: bool = False
 
     A setting that the chosen strategies do not read is refused, or, if `lenient`, left out: presets speak for all.
     """
-    choices = {name: value for name, value in changes.items() if name.rpartition(".")[2] in registry.KINDS}
-    for name, value in choices.items():
-        where = full_name(name, flatten(config))
-        if where is not None:
-            config = registry.replace(config, {where: value})
-        elif not lenient:
-            raise Unread(config, name)
-    for name, value in changes.items():
-        if name in choices:
-            continue
-        where = full_name(name, flatten(config))
+    for name, value in sorted(changes.items(), key=lambda item: item[0].rpartition(".")[2] not in registry.KINDS):
+        where = full_name(name, flatten(config))  # strategies first: which settings there are depends on them
         if where is not None:
             config = registry.replace(config, {where: value})
         elif not lenient:
@@ -172,9 +160,7 @@ def parse_value(text: str) -> Any:
 
 def to_dict(config: Config) -> dict[str, Any]:
     """Plain values, as written to config.json."""
-    values = registry.to_dict(config)
-    del values["name"]
-    return values
+    return {name: value for name, value in registry.to_dict(config).items() if name != "name"}
 
 
 def from_dict(values: Mapping[str, Any]) -> Config:
@@ -200,25 +186,17 @@ def _restored(kind: str, value: Any) -> Any:
 
 def changed(old: Config, new: Config) -> list[str]:
     """Dotted names of the settings that differ, or that only one of them has."""
-    before, after = flatten(old), flatten(new)
-    names = list(dict.fromkeys([*after, *before]))
-    return [name for name in names if _plain(before.get(name)) != _plain(after.get(name))]
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
-
-
-_RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
+    before, after = (
+        {name: list(v) if isinstance(v, tuple) else v for name, v in flatten(config).items()} for config in (old, new)
+    )
+    return [name for name in dict.fromkeys([*after, *before]) if before.get(name) != after.get(name)]
 
 
 def check_run_name(name: str) -> str:
     """A run name is one plain folder name, so that it cannot leave the run root."""
-    if not _RUN_NAME.fullmatch(name):
-        raise UsageError(
-            f"run name {name!r} is not allowed: use letters, digits, '.', '_', '+' and '-', "
-            "starting with a letter or digit"
-        )
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}", name):
+        allowed = "use letters, digits, '.', '_', '+' and '-', starting with a letter or digit"
+        raise UsageError(f"run name {name!r} is not allowed: {allowed}")
     return name
 
 

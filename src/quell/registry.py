@@ -127,9 +127,8 @@ def replace(owner: Any, changes: Mapping[str, Any], prefix: str = "") -> Any:
     A field that is a strategy takes an object, a name, or a mapping with its settings and possibly its "name".
     """
     fields = {item.name: item for item in dataclasses.fields(owner)}
-    direct = {key: value for key, value in changes.items() if "." not in key}
     fresh: dict[str, Any] = {}
-    for key, value in [*direct.items(), *((k, v) for k, v in changes.items() if "." in k)]:
+    for key, value in sorted(changes.items(), key=lambda item: "." in item[0]):
         name, _, rest = key.partition(".")
         if name not in fields:
             raise UsageError(f"there is no setting {prefix + name!r}{did_you_mean(name, fields)}")
@@ -140,18 +139,12 @@ def replace(owner: Any, changes: Mapping[str, Any], prefix: str = "") -> Any:
 
 def _changed(current: Any, value: Any, name: str, prefix: str) -> Any:
     """One field's new value."""
-    if name in KINDS:
-        if isinstance(value, str):
-            return current if value == name_of(current) else make(name, value)
-        if isinstance(value, Mapping):
-            settings = dict(value)
-            chosen = settings.pop("name", name_of(current))
-            base = current if chosen == name_of(current) else make(name, chosen)
-            return replace(base, settings, f"{prefix}{name}.")
-        return value
-    if isinstance(current, tuple) and isinstance(value, list):
-        return tuple(value)
-    return value
+    if name in KINDS and isinstance(value, str | Mapping):
+        settings = {"name": value} if isinstance(value, str) else dict(value)
+        chosen = settings.pop("name", name_of(current))
+        base = current if chosen == name_of(current) else make(name, chosen)
+        return replace(base, settings, f"{prefix}{name}.") if settings else base
+    return tuple(value) if isinstance(current, tuple) and isinstance(value, list) else value
 
 
 def to_dict(strategy: Any) -> dict[str, Any]:
@@ -221,11 +214,6 @@ def is_plain(value: Any) -> bool:
 
 def hints(cls: Any) -> dict[str, Any]:
     """The types of a dataclass's fields, with what is annotated."""
-    return _hints(cls)
-
-
-@functools.cache
-def _hints(cls: Any) -> dict[str, Any]:
     known = get_type_hints(cls, include_extras=True)
     return {item.name: known[item.name] for item in dataclasses.fields(cls)}
 
@@ -233,17 +221,13 @@ def _hints(cls: Any) -> dict[str, Any]:
 def help_texts(cls: Any) -> dict[str, str]:
     """The docstrings under a dataclass's fields, inherited ones too."""
     texts: dict[str, str] = {}
-    for base in reversed(cls.__mro__):
-        if dataclasses.is_dataclass(base):
-            for field, text in itertools.pairwise(_body(base)):
-                if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
-                    texts[ast.unparse(field.target)] = " ".join(ast.literal_eval(text.value).split())
+    bases: list[Any] = [base for base in reversed(cls.__mro__) if dataclasses.is_dataclass(base)]
+    for base in bases:
+        try:
+            parsed = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+        except (OSError, TypeError, IndentationError):  # made in a session without source
+            continue
+        for field, text in itertools.pairwise(getattr(parsed, "body", [])):
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+                texts[ast.unparse(field.target)] = " ".join(ast.literal_eval(text.value).split())
     return texts
-
-
-def _body(cls: Any) -> list[ast.stmt]:
-    try:
-        parsed = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
-    except (OSError, TypeError, IndentationError):  # made in a session without source
-        return []
-    return parsed.body if isinstance(parsed, ast.ClassDef) else []

@@ -47,10 +47,7 @@ class Interval:
 
 
 def spread(values: ArrayLike, ddof: int = 0) -> float:
-    """Standard deviation of the finite values, nan for too few; no square overflows, however large they are.
-
-    Squares are taken in units of a power of two, which costs no bit.
-    """
+    """Standard deviation of the finite values, nan for too few; squares in units of 2^k, so that none overflows."""
     x = np.asarray(values, dtype=float)
     x = x[np.isfinite(x)]
     if len(x) <= ddof:
@@ -108,10 +105,7 @@ def iqm(scores: ArrayLike) -> float:
 
 
 def iqm_interval(scores: Scores, rng: np.random.Generator, *, resamples: int = 2000, level: float = 0.95) -> Interval:
-    """IQM of all scores of all tasks together, with a stratified bootstrap interval.
-
-    Put the tasks on one scale first. A task counts as often as it has seeds.
-    """
+    """IQM of scores on one scale, with a stratified bootstrap interval; a task counts as often as it has seeds."""
     tasks = [_seeds(runs) for runs in scores.values()]
     if not tasks:
         raise UsageError("no scores to summarise")
@@ -136,10 +130,7 @@ def probability_of_improvement(
 
 
 def area_under_curve(steps: ArrayLike, returns: ArrayLike) -> float:
-    """Average height of a learning curve: its trapezoid area over environment steps, divided by their span.
-
-    A curve logged at uneven steps counts each stretch by its length.
-    """
+    """Average height of a learning curve: its trapezoid area over environment steps, divided by their span."""
     x, y = np.asarray(steps, dtype=float), np.asarray(returns, dtype=float)
     if x.ndim != 1 or len(x) < 2 or y.shape != x.shape:
         raise UsageError(f"a curve needs as many returns as steps, two or more; not {y.shape} and {x.shape}")

@@ -116,20 +116,10 @@ class Exact:
 def exact(d: int, n: int, rho: float) -> Exact:
     """Every quantity of the theorem, in closed form."""
     _check(d, n, rho)
-    return Exact(
-        d=d,
-        n=n,
-        rho=rho,
-        es=variance_es(d, rho),
-        ortho=variance_ortho(d, n, rho),
-        re=variance_re(d, rho),
-        cv=variance_cv(d),
-        ortho_cv=variance_ortho_cv(d, n, rho),
-        eta=optimal_eta(rho),
-        ortho_eta=optimal_eta_ortho(d, n, rho),
-        threshold=threshold(d, n),
-        printed_cv=printed_variance_cv(d, rho),
-    )
+    variances = {"es": variance_es(d, rho), "re": variance_re(d, rho), "ortho": variance_ortho(d, n, rho)}
+    variances |= {"cv": variance_cv(d), "ortho_cv": variance_ortho_cv(d, n, rho)}
+    etas = {"eta": optimal_eta(rho), "ortho_eta": optimal_eta_ortho(d, n, rho)}
+    return Exact(d, n, rho, threshold=threshold(d, n), printed_cv=printed_variance_cv(d, rho), **variances, **etas)
 
 
 @dataclass(frozen=True)
@@ -185,10 +175,9 @@ def simulate(
 ) -> Simulated:
     """Measure every variance and both etas with `repeats` independent gradients of each kind.
 
-    All estimators have mean alpha, so V = E|g - alpha|² is a plain mean over repeats, and its standard error
-    that of a mean. CV uses the exact eta, fixed beforehand. The etas are measured too, as the ratio
-    -sum (X - alpha)·Y / sum Y·Y with Y = X - RE, whose error is the delta method's. `alpha` is drawn when not
-    given.
+    All estimators have mean alpha, so V = E|g - alpha|² is a plain mean over repeats, and its standard error that of a
+    mean. CV uses the exact eta, fixed beforehand. The etas are measured too, as the ratio -sum (X - alpha)·Y / sum Y·Y
+    with Y = X - RE, whose error is the delta method's. `alpha` is drawn when not given.
     """
     _check(d, n, rho)
     if repeats < 2:
@@ -202,15 +191,9 @@ def simulate(
         for start in range(0, repeats, chunk)
     ]
     es, re, cv, xy, yy, ortho, ortho_cv, ortho_xy, ortho_yy = np.concatenate(parts, axis=1)
-    return Simulated(
-        es=_mean(es),
-        ortho=_mean(ortho),
-        re=_mean(re),
-        cv=_mean(cv),
-        ortho_cv=_mean(ortho_cv),
-        eta=_ratio(-xy, yy),
-        ortho_eta=_ratio(-ortho_xy, ortho_yy),
-    )
+    variances = {"es": es, "ortho": ortho, "re": re, "cv": cv, "ortho_cv": ortho_cv}
+    etas = {"eta": _ratio(-xy, yy), "ortho_eta": _ratio(-ortho_xy, ortho_yy)}
+    return Simulated(**{name: _mean(errors) for name, errors in variances.items()}, **etas)
 
 
 def table(

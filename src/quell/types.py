@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,13 +90,7 @@ class Rollouts:
 
     def copied(self) -> Rollouts:
         """The same results in memory of their own: an engine reuses its arrays."""
-        kept = {name: getattr(self, name).copy() for name in ("rewards", "steps", "terminated", "obs_sums")}
-        paths, states = self.trajectories, self.states
-        return Rollouts(
-            **kept,
-            trajectories=Trajectories(paths.obs.copy(), paths.actions.copy()) if paths else None,
-            states=None if states is None else states.copy(),
-        )
+        return copy.deepcopy(self)
 
     @property
     def returns(self) -> Array:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,15 @@ with mujoco.Renderer(model, 16, 16) as renderer:
     renderer.update_scene(data)
     assert renderer.render().shape == (16, 16, 3)
 """
+
+
+def working_renderer() -> str:
+    """The first renderer that draws, tried in another process because a broken driver can abort."""
+    for renderer in RENDERERS:
+        environment = {**os.environ, "MUJOCO_GL": renderer}
+        if subprocess.run([sys.executable, "-P", "-c", PROBE], env=environment, capture_output=True).returncode == 0:
+            return renderer
+    raise QuellError(WHAT_TO_INSTALL)
 
 
 def film(

@@ -96,10 +96,10 @@ class Echo(Task):
     """Rewards are the first coordinate of the actions as they arrive; actions count between -2 and 10."""
 
     horizon: int = 5
-    name: ClassVar[str] = "echo"
-    summary: ClassVar[str] = "test task"
-    obs_size: ClassVar[int] = 1
-    action_size: ClassVar[int] = 1
+    name = "echo"
+    summary = "test task"
+    obs_size = 1
+    action_size = 1
     bounds: ClassVar[Any] = (np.array([-2.0]), np.array([10.0]))
 
     def simulator(self, members: int) -> Echo:

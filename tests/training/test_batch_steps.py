@@ -17,7 +17,7 @@ from quell.types import Rollouts
 SHORT: dict[str, Any] = {"batch_steps": 400, "eval_episodes": 1, "critic.updates": 5}
 
 
-def train(out: Path, workers: int, steps: int = 2500, **settings: Any) -> quell.Result:
+def train(out: Path, workers: int, *, steps: Any = 2500, **settings: Any) -> quell.Result:
     return quell.train(
         "hopper", steps=steps, workers=workers, out=out, progress=False, eval_every=0, **SHORT, **settings
     )

@@ -14,18 +14,22 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from quell.api import load
-from quell.campaign.final import record_of
+from quell.api import Result, TrainedPolicy, evaluate, load
 from quell.campaign.plan import STOPPED, Job
 from quell.config import changed
 from quell.errors import QuellError, UsageError
+from quell.keys import Purpose, generator
 from quell.rollout import default_compute
 from quell.runs import Run
 from quell.runs.folder import folder_name
+from quell.runs.record import Record, thin, variance_ratio
+from quell.runs.versions import versions
 from quell.terminal.progress import Progress
 from quell.training.loop import run_training
+from quell.training.methods import make_policy, make_task
 
 PATIENCE = 120.0
 """Seconds to wait for the child of a killed runner to let go of the run folder."""
@@ -59,10 +63,30 @@ def run(job: Job) -> int:
         if state.steps < job.config.steps:
             return STOPPED
         record_of(load(folder.path), job.episodes, job.label).write(job.record)
-    versions = json.loads((folder.path / "versions.json").read_bytes())
+    made_with = json.loads((folder.path / "versions.json").read_bytes())
     times = {"seconds": state.seconds, "core_seconds": core_seconds()}
-    _say({"steps": state.steps, **times, "commit": versions["commit"], "platform": versions["platform"]})
+    _say({"steps": state.steps, **times, "commit": made_with["commit"], "platform": made_with["platform"]})
     return 0
+
+
+def record_of(result: Result, episodes: int, label: str = "") -> Record:
+    """Play `episodes` with sampled and with mean actions, and as many with the untrained policy."""
+    made_with = {name: value for name, value in versions().items() if name in ("python", "packages")}
+    final = {"sampled": _returns(result, episodes), "mean_action": _returns(result, episodes, mean_action=True)}
+    start, history = _returns(untrained(result), episodes), result.history
+    return Record(result.config, made_with, final, start, thin(history), label, variance_ratio(history))
+
+
+def untrained(result: Result) -> Result:
+    """The run's policy as it was before the first iteration."""
+    policy = make_policy(result.config, make_task(result.config))
+    theta = policy.init(generator(result.config.seed, Purpose.INIT))
+    return replace(result, iteration=0, steps=0, policy=TrainedPolicy(policy, theta, obs_stats=None), history=[])
+
+
+def _returns(result: Result, episodes: int, *, mean_action: bool = False) -> list[float]:
+    returns = evaluate(result, episodes=episodes, mean_action=mean_action, workers=1).returns
+    return [float(f"{value:.6g}") for value in returns]
 
 
 def core_seconds() -> float:
@@ -88,13 +112,12 @@ def _folder(job: Job) -> Run:
 
 def _lock(folder: Run) -> None:
     until = time.monotonic() + PATIENCE
-    while True:
+    while time.monotonic() < until:
         try:
             return folder.lock()
         except UsageError:
-            if time.monotonic() > until:
-                raise
-        time.sleep(0.2)
+            time.sleep(0.2)
+    return folder.lock()
 
 
 def _say(facts: dict[str, Any]) -> None:

@@ -9,25 +9,14 @@ from statistics import median
 from typing import Any
 
 from quell.campaign.plan import Job
+from quell.training.methods import make_task
 
 STEPS_PER_SECOND = {
-    "lqr": 300_000,
-    "lqr-302": 300_000,
-    "swimmer": 19_000,
-    "halfcheetah": 27_000,
-    "walker2d": 9_000,
-    "roboschool-pong": 23_000,
-    "roboschool-halfcheetah": 6_000,
-    "bipedalwalker": 9_000,
-    "dm-cheetah-run": 65_000,
-    "dm-pendulum-swingup": 200_000,
-    "dm-cartpole-two-poles": 60_000,
-    "dm-cartpole-swingup": 60_000,
-    "dm-cartpole-balance": 60_000,
-    "dm-hopper-hop": 21_000,
-    "dm-hopper-stand": 21_000,
-    "dm-quadruped-walk": 10_000,
-    "dm-quadruped-escape": 2_200,
+    **{"lqr": 300_000, "lqr-302": 300_000, "swimmer": 19_000, "halfcheetah": 27_000, "walker2d": 9_000},
+    **{"roboschool-pong": 23_000, "roboschool-halfcheetah": 6_000, "bipedalwalker": 9_000},
+    **{"dm-cheetah-run": 65_000, "dm-pendulum-swingup": 200_000, "dm-cartpole-two-poles": 60_000},
+    **{"dm-cartpole-swingup": 60_000, "dm-cartpole-balance": 60_000, "dm-hopper-hop": 21_000},
+    **{"dm-hopper-stand": 21_000, "dm-quadruped-walk": 10_000, "dm-quadruped-escape": 2_200},
 }
 """Training steps per second of plain ES on one core, roughly."""
 OTHER_TASK = 5_000
@@ -40,8 +29,6 @@ START = 4.0
 
 def seconds_of(job: Job, known: dict[tuple[str, str], float]) -> float:
     """Time one run takes on one core, with its evaluations."""
-    from quell.training.methods import make_task
-
     task, method = job.config.task, job.config.method
     speed = known.get((task, method)) or _tabled(task, method)
     horizon = make_task(job.config).horizon

@@ -12,6 +12,7 @@ from quell.config import Config, Preset, changed, from_dict, to_dict
 from quell.errors import UsageError
 from quell.runs.folder import folder_name
 from quell.runs.record import read
+from quell.training.methods import make_config, make_policy, make_task
 
 STOPPED = 75
 """Exit code of a run's process that was asked to stop; the run can be continued."""
@@ -108,11 +109,6 @@ class Job:
         return Job(from_dict(facts["config"]), runs, record, episodes=facts["episodes"], label=facts["label"])
 
 
-def group_name(preset: Preset, budget: Budget) -> str:
-    """The results folder of runs that belong together."""
-    return f"{preset}-{budget.name}"
-
-
 def record_path(group: Path, config: Config) -> Path:
     return group / "summaries" / f"{folder_name(config.task)}-{config.method}-{config.seed}.json"
 
@@ -130,9 +126,7 @@ def plan(
     episodes: int,
 ) -> list[Job]:
     """Every run, seed by seed, so that what is done early covers all tasks and methods; `whole` is a task's budget."""
-    from quell.training.methods import make_config, make_policy, make_task
-
-    group = group_name(preset, budget)
+    group = f"{preset}-{budget.name}"  # the results folder of runs that belong together
     jobs = []
     for seed in range(seeds):
         for task in tasks:

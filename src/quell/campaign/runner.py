@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any, Literal
 
 from quell.campaign.plan import STOPPED, Job
-from quell.rollout.cpu.engine import ONE_THREAD
+from quell.rollout.cpu.crew import ONE_THREAD
 from quell.terminal.campaign import CampaignDisplay
 
 
@@ -77,21 +77,17 @@ class Runner:
             return Outcome(job, "stopped")
         self.display.started(job.title)
         errors: list[str] = []
-        assert child.stdout is not None
-        assert child.stderr is not None
+        facts: dict[str, Any] = {}
         reader = threading.Thread(target=lambda: errors.extend(child.stderr or ()))
         reader.start()
-        facts: dict[str, Any] = {}
-        for line in child.stdout:
-            facts = _decoded(line) or facts
-            self.display.moved(job.title, facts.get("steps", 0), job.config.steps)
-        code = child.wait()
-        reader.join()
-        with self._lock:
-            self._children.discard(child)
-        for stream in (child.stdin, child.stdout, child.stderr):
-            if stream is not None:
-                stream.close()
+        with child:
+            for line in child.stdout or ():
+                facts = _decoded(line) or facts
+                self.display.moved(job.title, facts.get("steps", 0), job.config.steps)
+            code = child.wait()
+            reader.join()
+            with self._lock:
+                self._children.discard(child)
         return self._outcome(job, code, facts, errors)
 
     def _start(self, job: Job) -> subprocess.Popen[str] | None:
@@ -99,7 +95,7 @@ class Runner:
             if self._stopping:
                 return None
             child = subprocess.Popen(
-                [sys.executable, "-m", "quell.campaign.child", job.encode()],
+                [sys.executable, "-P", "-m", "quell.campaign.child", job.encode()],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

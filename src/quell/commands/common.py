@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
+from quell import tasks
 from quell.api import Result
 from quell.errors import UsageError
 from quell.runs import Run
@@ -18,8 +20,6 @@ def take_trusted(arguments: list[str], horizon: int | None = None) -> tuple[Task
     This is the only way in which the command line imports a user's code; nothing in a run folder can ask for it.
     `horizon` is the episodes' length, if it is not the environment's own.
     """
-    from quell.tasks import trusted
-
     for i, word in enumerate(arguments):
         name, _, value = word.partition("=")
         if name == "--trust-import":
@@ -27,7 +27,7 @@ def take_trusted(arguments: list[str], horizon: int | None = None) -> tuple[Task
             value = value or (arguments[i + 1] if i + 1 < len(arguments) else "")
             if not value:
                 raise UsageError("--trust-import needs a factory, as in --trust-import my_module:make_env")
-            return trusted(value, horizon=horizon or 0), rest
+            return tasks.trusted(value, horizon=horizon or 0), rest
     return None, arguments
 
 
@@ -47,7 +47,10 @@ def report(result: Result, task: Task | None = None) -> int:
     print(f"          {_eval(result, 'eval/mean_action')}  (mean action)")
     es = [row["variance/es"] for row in result.history if row.get("variance/es") is not None]
     own = [row["variance/method"] for row in result.history if row.get("variance/es") is not None]
-    if es and config.method == "cv":
+    if result.history and all(row.get("trouble/flat") for row in result.history):
+        value = result.history[-1]["return/mean"]
+        print(f"  every episode returned {value:g}: no reward was seen, so there was nothing to learn from")
+    elif config.method == "cv" and sum(es) > 0:
         print(f"  gradient variance  {sum(own) / sum(es):.3f} of plain ES")
     if result.history and (trouble := result.history[-1]["trouble/total"]):
         print(f"  trouble in {trouble:.0f} iterations (see trouble/* in metrics.jsonl)")
@@ -60,7 +63,7 @@ def report(result: Result, task: Task | None = None) -> int:
 def stopped(result: Result) -> int:
     """A run that was asked to stop: how to go on."""
     print(f"stopped after {result.steps:,} steps; saved. Continue with:\n  quell resume {result.path}", file=sys.stderr)
-    return 130
+    return 128 + (result.signal or signal.SIGINT)
 
 
 def _eval(result: Result, name: str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -18,18 +16,8 @@ from quell.errors import EXTRAS, QuellError
 from quell.rollout import default_workers
 
 CORE = (
-    "numpy",
-    "scipy",
-    "jax",
-    "optax",
-    "mujoco",
-    "gymnasium",
-    "tyro",
-    "rich",
-    "safetensors",
-    "tensorboardX",
-    "cloudpickle",
-    "threadpoolctl",
+    *("numpy", "scipy", "jax", "optax", "mujoco", "gymnasium"),
+    *("tyro", "rich", "safetensors", "tensorboardX", "cloudpickle", "threadpoolctl"),
 )
 
 
@@ -50,10 +38,7 @@ def main(arguments: list[str]) -> int:
             healthy = False
     for extra, module in EXTRAS.items():
         there = find_spec(module) is not None
-        print(
-            f"  {'ok      ' if there else 'not here'} extra {extra}"
-            + ("" if there else f": pip install 'quell[{extra}]'")
-        )
+        print(f"  ok       extra {extra}" if there else f"  not here extra {extra}: pip install 'quell[{extra}]'")
     works, message = _renders()
     print(f"  {'ok      ' if works else 'not here'} rendering for `quell play`: {message}")
     if not healthy:
@@ -67,15 +52,13 @@ def main(arguments: list[str]) -> int:
 
 
 def _renders() -> tuple[bool, str]:
-    """Whether an off-screen picture can be drawn; tried in another process, since a bad driver can abort."""
-    from quell.video import PROBE, RENDERERS, WHAT_TO_INSTALL
+    """Whether an off-screen picture can be drawn, and with what."""
+    from quell.video import working_renderer  # here, as below: what is missing is to be reported, not to stop us
 
-    for renderer in RENDERERS:
-        environment = {**os.environ, "MUJOCO_GL": renderer}
-        done = subprocess.run([sys.executable, "-c", PROBE], env=environment, capture_output=True)
-        if done.returncode == 0:
-            return True, f"MUJOCO_GL={renderer}"
-    return False, WHAT_TO_INSTALL
+    try:
+        return True, f"MUJOCO_GL={working_renderer()}"
+    except QuellError as error:
+        return False, str(error)
 
 
 def _trains() -> float:

@@ -10,6 +10,10 @@ from typing import Annotated
 import numpy as np
 import tyro
 
+from quell.api import evaluate, load
+from quell.commands.common import run_horizon, take_trusted
+from quell.training.methods import make_task
+
 
 @dataclass(frozen=True)
 class Arguments:
@@ -29,10 +33,6 @@ class Arguments:
 
 
 def main(arguments: list[str]) -> int:
-    from quell.api import evaluate, load
-    from quell.commands.common import run_horizon, take_trusted
-    from quell.training.methods import make_task
-
     given, arguments = take_trusted(arguments, run_horizon(arguments))
     parsed = tyro.cli(Arguments, args=arguments, prog="quell eval")
     result = load(parsed.run, at=parsed.at, task=given)
@@ -46,8 +46,8 @@ def main(arguments: list[str]) -> int:
     )
     returns = rollouts.returns
     if parsed.json:
-        facts = {"iteration": result.iteration, "returns": returns.tolist(), "steps": rollouts.steps.tolist()}
-        print(json.dumps(facts))
+        lists = {"returns": returns.tolist(), "steps": rollouts.steps.tolist()}
+        print(json.dumps({"iteration": result.iteration, **lists}))
         return 0
     error = returns.std(ddof=1) / np.sqrt(len(returns)) if len(returns) > 1 else float("nan")
     print(f"{result.config.task}  {result.config.method}  iteration {result.iteration}, {len(returns)} episodes")

@@ -5,19 +5,23 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import tyro
 
+from quell.campaign.estimate import known_speeds, makespan, seconds_of
+from quell.campaign.plan import Budget, Job, plan
+from quell.campaign.runner import Outcome, Runner
 from quell.config import Preset, check_out
 from quell.errors import UsageError, did_you_mean, require
+from quell.paper import theorem
+from quell.paper.entries import ENTRIES, choose
+from quell.paper.published import paper_steps
+from quell.paper.render import render_all, render_group
 from quell.rollout import default_workers
-
-if TYPE_CHECKING:
-    from quell.campaign.plan import Job
-    from quell.campaign.runner import Outcome
-
-ENTRIES = ("table-es", "table-pg", "table-ppo", "fig-curves", "fig-improvement", "theorem", "render")
+from quell.terminal.campaign import CampaignDisplay
+from quell.terminal.numbers import clock
+from quell.terminal.tables import show
 
 DESCRIPTION = """Reproduce a table or figure of the paper. ENTRY is one of
 
@@ -65,16 +69,9 @@ def main(arguments: list[str]) -> int:
     parsed = tyro.cli(Arguments, args=arguments, prog="quell paper", description=DESCRIPTION)
     _check(parsed)
     if parsed.entry == "render":
-        from quell.paper.render import render_all
-
         return _told(render_all(parsed.out))
     if parsed.entry == "theorem":
-        from quell.paper import theorem
-
         return _told(theorem.render(check_out(parsed.out)))
-
-    from quell.campaign.estimate import known_speeds, seconds_of
-
     jobs = _plan(parsed)
     due = [job for job in jobs if not job.done]
     known = known_speeds(parsed.out)
@@ -83,26 +80,26 @@ def main(arguments: list[str]) -> int:
     _show(jobs, due, seconds, count)
     if parsed.plan:
         return 0
-    outcomes = _run(parsed, due, seconds, count) if due else []
-    return _conclude(jobs, outcomes)
+    if not due:
+        return _conclude(jobs, [])
+    require("plot", "figures")  # complain before the first run, not after the last
+    check_out(parsed.out)
+    check_out(parsed.runs)
+    return _conclude(jobs, Runner(count, CampaignDisplay(seconds)).run(due))
 
 
 def _check(parsed: Arguments) -> None:
-    if parsed.entry not in ENTRIES:
-        hint = did_you_mean(parsed.entry, ENTRIES)
-        raise UsageError(f"unknown entry {parsed.entry!r}{hint}; there are: {', '.join(ENTRIES)}")
+    known = (*ENTRIES, "theorem", "render")
+    if parsed.entry not in known:
+        hint = did_you_mean(parsed.entry, known)
+        raise UsageError(f"unknown entry {parsed.entry!r}{hint}; there are: {', '.join(known)}")
     for name, value in (("seeds", parsed.seeds), ("episodes", parsed.episodes), ("jobs", parsed.jobs)):
         if value is not None and value < 1:
             raise UsageError(f"--{name} must be at least 1, got {value}")
 
 
 def _plan(parsed: Arguments) -> list[Job]:
-    from quell.campaign.plan import Budget, plan
-    from quell.paper.entries import ENTRIES as CONTENTS
-    from quell.paper.entries import choose
-    from quell.paper.published import paper_steps
-
-    entry, budget = CONTENTS[parsed.entry], Budget.parse(parsed.budget, parsed.steps)
+    entry, budget = ENTRIES[parsed.entry], Budget.parse(parsed.budget, parsed.steps)
     tasks = tuple(dict.fromkeys(parsed.tasks)) or entry.tasks
     choose([task for task, _ in budget.own], tasks, "task")
     jobs = plan(
@@ -122,10 +119,6 @@ def _plan(parsed: Arguments) -> list[Job]:
 
 
 def _show(jobs: list[Job], due: list[Job], seconds: dict[str, float], count: int) -> None:
-    from quell.campaign.estimate import makespan
-    from quell.terminal.numbers import clock
-    from quell.terminal.tables import show
-
     times: dict[tuple[str, int], list[float]] = {}
     for job in due:
         times.setdefault((job.config.task, job.config.steps), []).append(seconds[job.title])
@@ -135,20 +128,8 @@ def _show(jobs: list[Job], due: list[Job], seconds: dict[str, float], count: int
     print(f"{len(jobs)} runs, {done} of them done; about {time} with {count} at a time")
 
 
-def _run(parsed: Arguments, due: list[Job], seconds: dict[str, float], count: int) -> list[Outcome]:
-    from quell.campaign.runner import Runner
-    from quell.terminal.campaign import CampaignDisplay
-
-    require("plot", "figures")  # complain before the first run, not after the last
-    check_out(parsed.out)
-    check_out(parsed.runs)
-    return Runner(count, CampaignDisplay(seconds)).run(due)
-
-
 def _conclude(jobs: list[Job], outcomes: list[Outcome]) -> int:
     """Tables and figures from all there is, and what failed."""
-    from quell.paper.render import render_group
-
     if any(job.done for job in jobs):
         _told(render_group(jobs[0].record.parent.parent))
     failed = [outcome for outcome in outcomes if outcome.status == "failed"]

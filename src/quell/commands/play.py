@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
-from quell.errors import QuellError, UsageError, require
+from quell.api import load
+from quell.commands.common import run_horizon, take_trusted
+from quell.errors import UsageError, require
+from quell.video import film, working_renderer
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,6 @@ class Arguments:
 
 
 def main(arguments: list[str]) -> int:
-    from quell.commands.common import run_horizon, take_trusted
-
     given, arguments = take_trusted(arguments, run_horizon(arguments))
     parsed = tyro.cli(Arguments, args=arguments, prog="quell play")
     if parsed.video.suffix not in (".mp4", ".gif"):
@@ -46,31 +45,10 @@ def main(arguments: list[str]) -> int:
         raise UsageError(f"--seconds must be greater than 0, got {parsed.seconds}")
     require("video", "`quell play`")
     if "MUJOCO_GL" not in os.environ:
-        os.environ["MUJOCO_GL"] = _working_renderer()  # read by mujoco when it is first imported
-
-    from quell.api import load
-    from quell.video import film
+        os.environ["MUJOCO_GL"] = working_renderer()  # read by mujoco when it is first imported
 
     result = load(parsed.run, at=parsed.at, task=given)
-    total = film(
-        result,
-        parsed.video,
-        seed=parsed.seed,
-        sample=parsed.sample,
-        size=parsed.size,
-        seconds=parsed.seconds,
-        task=given,
-    )
+    look: dict[str, Any] = {"size": parsed.size, "seconds": parsed.seconds}
+    total = film(result, parsed.video, seed=parsed.seed, sample=parsed.sample, task=given, **look)
     print(f"{parsed.video}: an episode of {result.config.task} whose return is {total:.1f}")
     return 0
-
-
-def _working_renderer() -> str:
-    """The first renderer that draws, tried in another process because a broken driver can abort."""
-    from quell.video import PROBE, RENDERERS, WHAT_TO_INSTALL
-
-    for renderer in RENDERERS:
-        environment = {**os.environ, "MUJOCO_GL": renderer}
-        if subprocess.run([sys.executable, "-c", PROBE], env=environment, capture_output=True).returncode == 0:
-            return renderer
-    raise QuellError(WHAT_TO_INSTALL)

@@ -8,7 +8,10 @@ from typing import Annotated
 
 import tyro
 
-from quell.errors import UsageError, require
+from quell.errors import UsageError
+from quell.paper.published import LABELS
+from quell.paper.render import html_tables
+from quell.report.build import build, check_videos
 
 DESCRIPTION = """Write one HTML page that opens offline: learning curves to switch, zoom and hover, tables beside the
 paper's numbers, variance measurements, settings and films. PATHS are run folders, or folders with results of
@@ -28,15 +31,6 @@ class Arguments:
 
 def main(arguments: list[str]) -> int:
     parsed = tyro.cli(Arguments, args=arguments, prog="quell report", description=DESCRIPTION)
-    for path in parsed.paths:
-        if not path.exists():
-            raise UsageError(f"{str(path)!r} does not exist")
-    require("report", "`quell report`")
-
-    from quell.paper.published import LABELS
-    from quell.paper.render import html_tables
-    from quell.report.build import build, check_videos
-
     check_videos(parsed.video)
     page = build(parsed.paths, title=parsed.title, videos=parsed.video, labels=LABELS, tables=html_tables)
     try:

@@ -27,11 +27,11 @@ def main(arguments: list[str]) -> int:
     engine = choices.pop("engine", "cpu")
     with as_flags():
         default = replace(run.config, choices)
-    parsed = parse(rest, default, engine, ResumeFlags, prog=PROG, description=DESCRIPTION)
-    after = flatten(parsed.config)
-    settings = {name: after[name] for name in changed(run.config, parsed.config) if name in after}
+    config, compute, others = parse(rest, default, engine, ResumeFlags, prog=PROG, description=DESCRIPTION)
+    after = flatten(config)
+    settings = {name: after[name] for name in changed(run.config, config) if name in after}
 
     from quell.api import resume
 
-    result = resume(run.path, engine=parsed.compute, task=given, **parsed.others, **settings)
+    result = resume(run.path, engine=compute, task=given, **others, **settings)
     return report(result, given) if result.finished else stopped(result)

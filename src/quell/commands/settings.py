@@ -17,17 +17,6 @@ from quell.config import Config, Unread, flatten, full_name
 from quell.errors import UsageError, did_you_mean
 from quell.rollout import Compute
 
-CHOICES = tuple(kind for kind in registry.KINDS if kind != "engine")
-
-
-@dataclass(frozen=True)
-class Parsed:
-    """What the command line said."""
-
-    config: Config
-    compute: Compute
-    others: dict[str, Any]
-
 
 def peek(arguments: list[str], flag: str) -> str | None:
     """The value of a flag, before the real parsing, because defaults depend on it."""
@@ -45,10 +34,9 @@ def take_choices(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
     rest, words = [], iter(arguments)
     for word in words:
         flag, _, value = word.removeprefix("--").partition("=")
-        if word.startswith("--") and flag.rpartition(".")[2] in registry.KINDS:
-            value = value or next(words, "")
-            kind = flag.rpartition(".")[2]
-            known = registry.table(kind)
+        kind = flag.rpartition(".")[2]
+        if word.startswith("--") and kind in registry.KINDS:
+            value, known = value or next(words, ""), registry.table(kind)
             if value not in known:
                 raise UsageError(f"--{flag} {value!r}: there are {', '.join(known)}{did_you_mean(value, known)}")
             chosen[flag.replace("-", "_")] = value
@@ -68,30 +56,19 @@ def as_flags() -> Iterator[None]:
 
 def parse(
     arguments: list[str], default: Config, engine: str, others: type[Any], *, prog: str, description: str
-) -> Parsed:
+) -> tuple[Config, Compute, dict[str, Any]]:
     """Parse all flags; `default` holds the strategies already chosen, `others` the command's own flags."""
     compute = registry.make("engine", engine)
     shared = {item.name for item in dataclasses.fields(compute)} | {item.name for item in dataclasses.fields(others)}
     arguments = [_spelled_out(word, default, engine, shared) for word in arguments]
     if {"-h", "--help"} & set(arguments):
         description += "\n\n" + _choices(default)
-    (config_form, config_values), (compute_form, compute_values) = _form(default), _form(compute)
-    flat = tyro.conf.arg(name="")
-    whole = dataclasses.make_dataclass(
-        "Arguments",
-        [
-            ("config", Annotated[config_form, flat]),
-            ("compute", Annotated[compute_form, flat]),
-            ("others", Annotated[others, flat]),
-        ],
-    )
-    start = whole(config_values, compute_values, others())
-    parsed = tyro.cli(whole, args=arguments, default=start, prog=prog, description=description)
-    return Parsed(
-        registry.replace(default, _read(parsed.config, default)).validate(),
-        registry.replace(compute, _read(parsed.compute, compute)),
-        {item.name: getattr(parsed.others, item.name) for item in dataclasses.fields(others)},
-    )
+    forms = {"config": _form(default), "compute": _form(compute), "others": others()}
+    flat = [(name, Annotated[type(form), tyro.conf.arg(name="")]) for name, form in forms.items()]
+    whole = dataclasses.make_dataclass("Arguments", flat)
+    parsed = tyro.cli(whole, args=arguments, default=whole(**forms), prog=prog, description=description)
+    config = registry.replace(default, _read(parsed.config, default)).validate()
+    return config, registry.replace(compute, _read(parsed.compute, compute)), vars(parsed.others)
 
 
 def _spelled_out(word: str, config: Config, engine: str, shared: set[str]) -> str:
@@ -105,7 +82,7 @@ def _spelled_out(word: str, config: Config, engine: str, shared: set[str]) -> st
         parents, _, last = name.rpartition(".")
         positive = full_name(".".join(filter(None, (parents, last.removeprefix("no_")))), known)
         if positive is None or not last.startswith("no_"):
-            if name in _of_other_engines(engine):
+            if name in {key for other in registry.table("engine") for key in _of_engine(other)}:
                 own = ", ".join(f"--{key.replace('_', '-')}" for key in _of_engine(engine))
                 raise UsageError(
                     f"engine {engine!r} reads no setting --{flag}; it reads: {own} (--engine chooses another)"
@@ -120,33 +97,24 @@ def _of_engine(engine: str) -> list[str]:
     return [item.name for item in dataclasses.fields(registry.table("engine")[engine])]
 
 
-def _of_other_engines(engine: str) -> set[str]:
-    return {name for other in registry.table("engine") if other != engine for name in _of_engine(other)}
-
-
-def _form(owner: Any) -> tuple[type[Any], Any]:
-    """A dataclass for tyro with the settings of a config or strategy as they are chosen, and its values."""
+def _form(owner: Any) -> Any:
+    """A dataclass for tyro, with the settings of a config or strategy as they are chosen."""
     texts, hints = registry.help_texts(type(owner)), registry.hints(type(owner))
-    fields, values = [], {}
+    fields: list[tuple[str, Any, Any]] = []
     for name, value in registry.settings_of(owner).items():
         if registry.is_strategy(value):
             if isinstance(value, registry.Elsewhere) or not dataclasses.fields(value):
                 continue
-            hint, values[name] = _form(value)
+            value = _form(value)
+            hints = {**hints, name: type(value)}
         elif name == "task" and isinstance(owner, Config):
             continue
-        else:
-            hint, values[name] = hints[name], value
-        fields.append((name, Annotated[hint, tyro.conf.arg(help=texts.get(name, ""))], field(default=values[name])))
-    form = dataclasses.make_dataclass(type(owner).__name__, _mutable_defaults(fields), kw_only=True)
+        start = field(default_factory=functools.partial(lambda v: v, value))  # it may be a dictionary or dataclass
+        fields.append((name, Annotated[hints[name], tyro.conf.arg(help=texts.get(name, ""))], start))
+    form = dataclasses.make_dataclass(type(owner).__name__, fields, kw_only=True)
     title = f"{registry.name_of(owner)}: " if hasattr(owner, "name") else ""
     form.__doc__ = title + (type(owner).__doc__ or "").partition("\n")[0]
-    return form, form(**values)
-
-
-def _mutable_defaults(fields: list[tuple[str, Any, Any]]) -> list[tuple[str, Any, Any]]:
-    """Fields whose defaults may be dictionaries or dataclasses: each form is made once, with all its values."""
-    return [(name, hint, field(default_factory=functools.partial(lambda v: v, f.default))) for name, hint, f in fields]
+    return form()
 
 
 def _read(form: Any, owner: Any, prefix: str = "") -> dict[str, Any]:
@@ -163,11 +131,10 @@ def _read(form: Any, owner: Any, prefix: str = "") -> dict[str, Any]:
 
 def _choices(config: Config) -> str:
     """Which strategies there are to choose from, for the help text."""
-    chosen = {name: value for name, value in flatten(config).items() if name.rpartition(".")[2] in CHOICES}
     lines = ["A name may be shortened where it stays unique: --sigma for --directions.sigma. Strategies by name:"]
-    for name, value in chosen.items():
-        lines.append(f"  --{name:<24} {value} (of {', '.join(registry.table(name.rpartition('.')[2]))})")
-    lines.append(f"  --{'engine':<24} where episodes run (of {', '.join(registry.table('engine'))})")
+    for name, value in {**flatten(config), "engine": "where episodes run"}.items():
+        if (kind := name.rpartition(".")[2]) in registry.KINDS:
+            lines.append(f"  --{name:<24} {value} (of {', '.join(registry.table(kind))})")
     return "\n".join(lines)
 
 

@@ -7,9 +7,12 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import tyro
 
+from quell import theory
 from quell.errors import UsageError, require
+from quell.figures.theory import variance_against_rho
 from quell.terminal.tables import show
 
 DESCRIPTION = """Theorem 1 of the paper: the variance of ES, ORTHO, RE and CV in a one-step problem, in units of
@@ -44,12 +47,6 @@ def main(arguments: list[str]) -> int:
         raise UsageError(f"--seed must be at least 0, got {parsed.seed}")
     if parsed.figure is not None:
         require("plot", "`quell theory --figure`")
-
-    import numpy as np
-
-    from quell import theory
-    from quell.figures.theory import variance_against_rho
-
     for point in grid:
         theory.exact(*point)  # complain before the first simulation
     rows = theory.table(grid, repeats=parsed.simulate, rng=np.random.default_rng(parsed.seed))

@@ -22,12 +22,12 @@ def main(arguments: list[str]) -> int:
     with as_flags():
         default = make_config(task, method, preset, choices, given)  # type: ignore[arg-type]
     prog = f"quell train {'TASK' if task not in arguments and not given else task}"
-    parsed = parse(rest, default, engine, TrainFlags, prog=prog, description=DESCRIPTION)
+    config, compute, others = parse(rest, default, engine, TrainFlags, prog=prog, description=DESCRIPTION)
 
     from quell.api import start
     from quell.commands.common import report, stopped
 
-    result = start(parsed.config, compute=parsed.compute, task=given, **parsed.others)
+    result = start(config, compute=compute, task=given, **others)
     return report(result, given) if result.finished else stopped(result)
 
 
@@ -44,7 +44,7 @@ def _take_task(arguments: list[str]) -> tuple[str, list[str]]:
     """The task's name and the other arguments; it comes first, or is recognised anywhere."""
     if arguments and not arguments[0].startswith("-"):
         return arguments[0], arguments[1:]
-    if any(flag in arguments for flag in ("-h", "--help")):
+    if {"-h", "--help"} & set(arguments):
         return "halfcheetah", arguments
     for i, word in enumerate(arguments):
         if word in names():

@@ -8,9 +8,12 @@ from typing import Annotated
 
 import tyro
 
+from quell.campaign.runner import Runner
+from quell.campaign.tune import Search, search
 from quell.config import check_out
 from quell.errors import UsageError
 from quell.rollout import default_workers
+from quell.terminal.campaign import CampaignDisplay
 
 DESCRIPTION = """Random search over a method's main settings, on seeds from 100 up, which no result is reported on:
 every trial once, then the best quarter with three more seeds. Several tasks are a family that shares its settings,
@@ -46,11 +49,6 @@ def main(arguments: list[str]) -> int:
             raise UsageError(f"--{name} must be at least 1, got {value}")
     if not parsed.tasks:
         raise UsageError("which task? `quell tune TASK [TASK ...]`; `quell tasks` lists them")
-
-    from quell.campaign.runner import Runner
-    from quell.campaign.tune import Search, search
-    from quell.terminal.campaign import CampaignDisplay
-
     check_out(parsed.out)
     place = {"out": parsed.out, "runs": check_out(parsed.runs) / parsed.method}
     wanted = Search(parsed.tasks, parsed.method, parsed.trials, parsed.steps, episodes=parsed.episodes, **place)

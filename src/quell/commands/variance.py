@@ -69,10 +69,9 @@ def main(arguments: list[str]) -> int:
     parsed = tyro.cli(Arguments, args=arguments, prog="quell variance", description=DESCRIPTION)
     if parsed.figure is not None:
         require("plot", "`quell variance --figure`")
-    swept = _sweep(parsed.sweep)
     values = []
-    for changes, extra, label in swept:
-        report = _report(parsed, changes, extra, label)
+    for changes, discounts, label in _sweep(parsed.sweep):
+        report = _report(parsed, changes, discounts, label)
         print(report, flush=True)
         values.append(report.values())
     if parsed.json is not None:
@@ -90,25 +89,11 @@ def _report(parsed: Arguments, changes: dict[str, Any], discounts: list[float], 
     from quell.variances import variance
     from quell.variances.rows import gamma_rows
 
-    report = variance(
-        parsed.task,
-        at=parsed.at,
-        methods=[*parsed.methods.split(","), *gamma_rows(discounts)],
-        pairs=parsed.pairs,
-        pairs_other=parsed.pairs_other,
-        warmup=parsed.warmup,
-        preset=parsed.preset,
-        settings={name: parse_value(text) for name, text in parsed.settings.items()} | changes,
-        reference=parsed.reference,
-        gain=parsed.gain,
-        gain_methods=parsed.gain_methods.split(","),
-        gain_estimates=parsed.gain_estimates,
-        gain_episodes=parsed.gain_episodes,
-        seed=parsed.seed,
-        workers=parsed.workers,
-        engine=parsed.engine,
-    )
-    return dataclasses.replace(report, label=label)
+    given = {name: value for name, value in vars(parsed).items() if name not in ("sweep", "json", "figure")}
+    given["methods"] = [*parsed.methods.split(","), *gamma_rows(discounts)]
+    given["gain_methods"] = parsed.gain_methods.split(",")
+    given["settings"] = {name: parse_value(text) for name, text in parsed.settings.items()} | changes
+    return dataclasses.replace(variance(**given), label=label)
 
 
 def _sweep(words: tuple[str, ...]) -> list[tuple[dict[str, Any], list[float], str]]:

@@ -119,6 +119,11 @@ def total_variance(total: Array, squares: Array, count: float) -> float:
     return float((squares - total**2 / count).sum() / (count * (count - 1)))
 
 
+def compared(plain: float, own: float) -> Metrics:
+    """An estimate's variance beside that of plain ES, as a run's metrics tell it."""
+    return {"variance/es": plain, "variance/method": own, "variance/ratio": own / plain if plain > 0 else 1.0}
+
+
 def fresh_variance(problem: Problem, estimates: int) -> State:
     """The state that `batch_variance` keeps for so many estimates: nothing where pairs are independent."""
     independent = problem.directions.independent

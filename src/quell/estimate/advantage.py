@@ -9,74 +9,22 @@ is the control variate of `control_variate.advantage`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
 from quell.estimate import Estimate, Needs, Problem, Rows, total_variance
 from quell.estimate.critic import Critic, generalised_advantages
 from quell.estimate.critic.network import NetworkCritic
-from quell.estimate.policy_gradient import pair_scores, recorded_length
+from quell.estimate.policy_gradient import pair_scores, recorded_length, spread_of_good
 from quell.estimate.returns import finite_pairs
 from quell.registry import DISCOUNT, SHARE
-from quell.stats import spread
 from quell.types import Array, Batch, Pair, State, Sums
 
 
-class Advantages(Protocol):
-    """What an estimator with a critic says about its advantages."""
-
-    @property
-    def gamma(self) -> float: ...
-
-    @property
-    def trace(self) -> float: ...
-
-    @property
-    def critic(self) -> Critic: ...
-
-
-def advantage_rows(batch: Batch, good: Array, critic: dict[str, Any], scale: float) -> Rows:
-    """What `advantage_gradients` needs: rewards up to the longest episode's end, and the critic's weights.
-
-    Returns that are all equal have no scale and carry no information: their advantages count 0.
-    """
-    rollouts = batch.rollouts
-    horizon, longest = rollouts.rewards.shape[1], int(rollouts.steps.max())
-    pairs = {
-        "good": good,
-        "rewards": rollouts.rewards[:, :longest].reshape(-1, 2, longest),
-        "terminated": rollouts.terminated.reshape(-1, 2),
-    }
-    shared = {
-        "scale": np.asarray(scale or np.inf),
-        "iteration": np.asarray(batch.episodes.iteration),
-        "time": np.arange(horizon) / horizon,
-    }
-    return Rows(pairs, shared | critic)
-
-
-def advantage_gradients(
-    xp: Any, problem: Problem, settings: Advantages, pair: Pair, row: dict[str, Any], thetas: Any
-) -> tuple[Any, dict[str, Any]]:
-    """(sum_t A_t / s grad log pi of both members [2, d], what the critic learns from the pair)."""
-    padded = recorded_length(xp, pair)
-    end = min(padded, row["rewards"].shape[-1])
-    obs, time = pair.obs[:, :end], row["time"][:end]
-    running = xp.arange(end) < xp.asarray(pair.steps)[:, None]
-    values = xp.where(running, settings.critic.predict(xp, row, obs, time), 0.0)
-    rewards = xp.where(running, row["rewards"][:, :end], 0.0)
-    advantages = generalised_advantages(
-        xp, rewards, values, pair.steps, row["terminated"], settings.gamma, settings.trace
-    )
-    weights = xp.concatenate([advantages / row["scale"], xp.zeros((2, padded - end))], axis=1)
-    gradients = pair_scores(xp, problem.policy, pair, thetas, weights[:, None])[:, 0]
-    return gradients, settings.critic.terms(xp, row, obs, time, advantages + values, pair.steps)
-
-
 @dataclass(frozen=True, kw_only=True)
-class AdvantageGradient:
-    """The policy gradient at theta with generalised advantages."""
+class WithCritic:
+    """What estimators with generalised advantages share."""
 
     gamma: Annotated[float, DISCOUNT] = 0.99
     """Discount of the advantages; 1 together with trace 1 is unbiased."""
@@ -85,25 +33,57 @@ class AdvantageGradient:
     critic: Critic = field(default_factory=NetworkCritic)
     """The value function that advantages are measured against."""
 
-    name: ClassVar[str] = "advantage-gradient"
-    summary: ClassVar[str] = "policy gradient at theta with a critic's advantages"
-    needs: ClassVar[Needs] = Needs(perturbed=False, trajectories=True)
-
     @property
     def biased(self) -> bool:
         return self.gamma < 1 or self.trace < 1
 
+    def rows(self, batch: Batch, good: Array, state: State, scale: float) -> Rows:
+        """What `gradients` needs: rewards up to the longest episode's end, and the critic's weights.
+
+        Returns that are all equal have no scale and carry no information: their advantages count 0.
+        """
+        rollouts = batch.rollouts
+        horizon, longest = rollouts.rewards.shape[1], int(rollouts.steps.max())
+        rewards = rollouts.rewards[:, :longest].reshape(-1, 2, longest)
+        pairs = {"good": good, "rewards": rewards, "terminated": rollouts.terminated.reshape(-1, 2)}
+        counted = {"iteration": np.asarray(batch.episodes.iteration), "time": np.arange(horizon) / horizon}
+        return Rows(pairs, {"scale": np.asarray(scale or np.inf)} | counted | self.critic.shared(state, batch.pairs))
+
+    def gradients(
+        self, xp: Any, problem: Problem, pair: Pair, row: dict[str, Any], thetas: Any
+    ) -> tuple[Any, dict[str, Any]]:
+        """(sum_t A_t / s grad log pi of both members [2, d], what the critic learns from the pair)."""
+        padded = recorded_length(xp, pair)
+        end = min(padded, row["rewards"].shape[-1])
+        obs, time = pair.obs[:, :end], row["time"][:end]
+        running = xp.arange(end) < xp.asarray(pair.steps)[:, None]
+        values = xp.where(running, self.critic.predict(xp, row, obs, time), 0.0)
+        rewards = xp.where(running, row["rewards"][:, :end], 0.0)
+        advantages = generalised_advantages(xp, rewards, values, pair.steps, row["terminated"], self.gamma, self.trace)
+        weights = xp.concatenate([advantages / row["scale"], xp.zeros((2, padded - end))], axis=1)
+        gradients = pair_scores(xp, problem.policy, pair, thetas, weights[:, None])[:, 0]
+        return gradients, self.critic.terms(xp, row, obs, time, advantages + values, pair.steps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdvantageGradient(WithCritic):
+    """The policy gradient at theta with generalised advantages."""
+
+    name: ClassVar[str] = "advantage-gradient"
+    needs: ClassVar[Needs] = Needs(perturbed=False, trajectories=True)
+
     def init(self, problem: Problem) -> State:
         return self.critic.init(problem)
 
+    def unit(self, batch: Batch, state: State) -> float:
+        """What rewards are divided by."""
+        return spread_of_good(batch)
+
     def prepare(self, problem: Problem, batch: Batch, state: State) -> Rows:
-        good = finite_pairs(batch.rollouts.rewards)
-        returns = batch.rollouts.returns[np.repeat(good, 2)]
-        scale = spread(returns) if len(returns) else 0.0
-        return advantage_rows(batch, good, self.critic.shared(state, batch.pairs), scale)
+        return self.rows(batch, finite_pairs(batch.rollouts.rewards), state, self.unit(batch, state))
 
     def terms(self, problem: Problem, pair: Pair, row: dict[str, Any], theta: Any, xp: Any = np) -> dict[str, Any]:
-        gradients, learned = advantage_gradients(xp, problem, self, pair, row, xp.stack([theta, theta]))
+        gradients, learned = self.gradients(xp, problem, pair, row, xp.stack([theta, theta]))
         wide = gradients.astype(np.float64) if xp is np else gradients
         return {"count": 2.0, "g": wide.sum(axis=0), "gg": xp.square(wide).sum(axis=0), **learned}
 

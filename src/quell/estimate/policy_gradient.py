@@ -49,6 +49,12 @@ def advantages(batch: Batch, gammas: Sequence[float], baseline: Baseline) -> Adv
     return Advantages(to_go, np.where(running, to_go - others, 0.0), good)
 
 
+def spread_of_good(batch: Batch) -> float:
+    """Standard deviation of the good pairs' returns; 0 if there are none."""
+    returns = batch.rollouts.returns[np.repeat(finite_pairs(batch.rollouts.rewards), 2)]
+    return spread(returns) if len(returns) else 0.0
+
+
 def step_weights(values: Array, gammas: Sequence[float]) -> Array:
     """gamma^t * (G_t - b_t): what multiplies each step's score, [k, n, t]."""
     return np.stack([discounts(gamma, values.shape[-1]) for gamma in gammas])[:, None] * values
@@ -99,16 +105,17 @@ class PolicyGradient:
     """Baseline of the reward-to-go: none, or the mean over the other members at the same step."""
 
     name: ClassVar[str] = "policy-gradient"
-    summary: ClassVar[str] = "likelihood-ratio policy gradient at theta"
     needs: ClassVar[Needs] = Needs(perturbed=False, trajectories=True)
 
     def init(self, problem: Problem) -> State:
         return {}
 
+    def unit(self, batch: Batch, state: State) -> float:
+        """What rewards are divided by."""
+        return spread_of_good(batch)
+
     def prepare(self, problem: Problem, batch: Batch, state: State) -> Rows:
-        advantage = advantages(batch, [self.gamma], self.baseline)
-        returns = batch.rollouts.returns[np.repeat(advantage.good, 2)]
-        scale = spread(returns) if len(returns) else 0.0
+        advantage, scale = advantages(batch, [self.gamma], self.baseline), self.unit(batch, state)
         weights = step_weights(advantage.values, [self.gamma])
         weights = weights / scale if scale > 0 else np.zeros_like(weights)
         return Rows({"weights": by_pair(weights), "good": advantage.good})

@@ -110,10 +110,8 @@ def sum_by_loop(
         sums: Sums = {}
         with np.errstate(all="ignore"):
             for number in cut[leaf]:
-                pair = pair_of(problem, batch.episodes, batch.rollouts, number)
-                row = rows.row(number - first)
-                terms = estimator.terms(problem, pair, row, theta)
-                _accumulate(sums, terms, good=bool(row["good"]))
+                pair, row = pair_of(problem, batch.episodes, batch.rollouts, number), rows.row(number - first)
+                _accumulate(sums, estimator.terms(problem, pair, row, theta), good=bool(row["good"]))
         return sums
 
     tree = Tree(len(cut))
@@ -129,11 +127,10 @@ def _accumulate(sums: Sums, terms: dict[str, Any], *, good: bool) -> None:
         if name.startswith(COLLECTED):
             own = np.asarray(term) if good else np.asarray(term)[:0]
             sums[name] = _joined(name, sums[name], own) if name in sums else own
-            continue
-        if name not in sums:
-            sums[name] = np.zeros(np.shape(term))
-        if good:
-            sums[name] += term
+        else:
+            sums.setdefault(name, np.zeros(np.shape(term)))
+            if good:
+                sums[name] += term
 
 
 def _joined(name: str, left: Array, right: Array) -> Array:
@@ -143,14 +140,14 @@ def _joined(name: str, left: Array, right: Array) -> Array:
 
 def sum_by_vmap(estimator: Any, problem: Problem, batch: Batch, rows: Rows, theta: Array) -> Sums:
     """The same sums with all pairs at once in JAX, in its own precision: on an accelerator where there is one."""
-    paths = batch.rollouts.trajectories
-    pairs = [directions_of(problem, batch.episodes, pair) for pair in range(batch.pairs)]
-    steps = batch.rollouts.steps.reshape(-1, 2).astype(np.int32)
-    recorded = [a.reshape(-1, 2, *a.shape[1:]) for a in ((paths.obs, paths.actions) if paths is not None else ())]
-    own = {name: _single(values) for name, values in rows.pairs.items()}
-    shared = {name: _single(values) for name, values in rows.shared.items()}
+    rollouts, paths = batch.rollouts, batch.rollouts.trajectories
+    eps = np.array([directions_of(problem, batch.episodes, pair) for pair in range(batch.pairs)])
+    pairs: dict[str, Any] = {"eps": eps, "steps": rollouts.steps.reshape(-1, 2).astype(np.int32)}
+    if paths is not None:
+        pairs |= {name: a.reshape(-1, 2, *a.shape[1:]) for name, a in vars(paths).items()}
+    own, shared = ({name: _single(values) for name, values in part.items()} for part in (rows.pairs, rows.shared))
     with np.errstate(all="ignore"):
-        sums = _mapped(estimator, problem)(Pair(np.array(pairs), steps, *recorded), own, shared, theta)
+        sums = _mapped(estimator, problem)(pairs, own, shared, theta)
     return {name: np.asarray(values, np.float64) for name, values in sums.items()}
 
 
@@ -160,24 +157,17 @@ def _mapped(estimator: Any, problem: Problem) -> Callable[..., Any]:
     import jax
     import jax.numpy as jnp
 
-    fields = ("eps", "steps", "obs", "actions")
-
     def one(pair: dict[str, Any], row: dict[str, Any], shared: dict[str, Any], theta: Any) -> dict[str, Any]:
         terms = estimator.terms(problem, Pair(**pair), row | shared, theta, jnp)
         good, nothing = row["good"], jnp.nan
         return {n: jnp.where(good, term, nothing if n.startswith(COLLECTED) else 0.0) for n, term in terms.items()}
 
-    @jax.jit
     def total(pairs: dict[str, Any], rows: dict[str, Any], shared: dict[str, Any], theta: Any) -> dict[str, Any]:
         terms = jax.vmap(one, in_axes=(0, 0, None, None))(pairs, rows, shared, theta)
         rows = {n: values.reshape(-1, *values.shape[2:]) for n, values in terms.items() if n.startswith(COLLECTED)}
         return rows | {n: values.sum(axis=0) for n, values in terms.items() if n not in rows}
 
-    def call(pair: Pair, rows: dict[str, Any], shared: dict[str, Any], theta: Any) -> dict[str, Any]:
-        given = {name: getattr(pair, name) for name in fields if getattr(pair, name) is not None}
-        return dict(total(given, rows, shared, theta))
-
-    return call
+    return jax.jit(total)
 
 
 def _single(values: Any) -> Any:

@@ -52,20 +52,16 @@ def mean_of_others(values: Array, running: Array, *, whole_pairs: bool = False) 
     `whole_pairs` leaves out the partner too: where the members of a pair act with the same noise, its reward-to-go
     depends on one's own. `values` are 0 where a member does not run.
     """
-    own, present = values, running.astype(np.float64)
+
+    def of_pair(values: Array) -> Array:
+        """Each member's pair's sum, [..., 2N, t]."""
+        by_pair = values.reshape(*values.shape[:-2], -1, 2, values.shape[-1]).sum(axis=-2)
+        return np.repeat(by_pair, 2, axis=-2)
+
+    present = running.astype(np.float64)
     total, count = values.sum(axis=-2, keepdims=True), present.sum(axis=-2)
-    if whole_pairs:
-        own, present = _of_pair(own), _of_pair(present)
-        others = count - present
-    else:
-        others = count - 1
+    own, others = (of_pair(values), count - of_pair(present)) if whole_pairs else (values, count - 1)
     return np.where(others > 0, (total - own) / np.maximum(others, 1), 0.0)
-
-
-def _of_pair(values: Array) -> Array:
-    """Each member's pair's sum, [..., 2N, t]."""
-    by_pair = values.reshape(*values.shape[:-2], -1, 2, values.shape[-1]).sum(axis=-2)
-    return np.repeat(by_pair, 2, axis=-2)
 
 
 def less_other_pairs(values: Array, good: int) -> Array:
@@ -98,12 +94,10 @@ def shaped_fitness(returns: Array, how: Shaping) -> Fitness:
     good = finite_pairs(returns)
     members = np.repeat(good, 2)
     fitness, scale = np.zeros(len(returns)), 0.0
-    if good.sum() == 1:
+    if good.any():
         shaped, scale = shape(returns[members], how)
-        fitness[members] = returns[members] * scale if how == "normalise" else shaped
-    elif good.any():
-        shaped, scale = shape(returns[members], how)
-        fitness[members] = less_other_pairs(shaped, int(good.sum()))
+        alone = good.sum() == 1 and how == "normalise"
+        fitness[members] = returns[members] * scale if alone else less_other_pairs(shaped, int(good.sum()))
     return Fitness(fitness, scale, good)
 
 

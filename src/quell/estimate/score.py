@@ -27,7 +27,6 @@ class Score:
     """What is done to the returns of a batch: (J - mean)/std, centred ranks, or nothing."""
 
     name: ClassVar[str] = "score"
-    summary: ClassVar[str] = "evolution strategies: returns times directions"
     needs: ClassVar[Needs] = Needs(perturbed=True, trajectories=False)
 
     def init(self, problem: Problem) -> State:

@@ -40,7 +40,6 @@ class Surrogate:
     """Subtract the advantages' mean (+A); they are divided by their standard deviation in any case."""
 
     name: ClassVar[str]
-    summary: ClassVar[str]
 
     @property
     def needs(self) -> Needs:
@@ -62,16 +61,15 @@ class Surrogate:
             values = values - real.mean()
         scale = spread(real) if len(real) else 0.0
         # Without advantage normalisation they are still brought to unit scale, which Adam would do anyway.
-        values = np.where(mask, values / scale if scale > 0 else 0.0, 0.0)
-        by_pair = {"values": values, "mask": mask}
-        pairs = {name: a.reshape(-1, 2, a.shape[-1]).astype(np.float32) for name, a in by_pair.items()}
+        weighed = {"values": np.where(mask, values / scale if scale > 0 else 0.0, 0.0), "mask": mask}
+        pairs = {name: a.reshape(-1, 2, a.shape[-1]).astype(np.float32) for name, a in weighed.items()}
         shared = {"old": batch.theta, "steps": np.asarray(max(mask.sum(), 1), np.float64)}
         return Rows({**pairs, "good": advantage.good}, shared)
 
     def terms(self, problem: Problem, pair: Pair, row: dict[str, Any], theta: Any, xp: Any = np) -> dict[str, Any]:
         end = recorded_length(xp, pair)
         data = [a[:, :end] for a in (pair.obs, pair.actions, row["values"], row["mask"])]
-        divergence, gradient = _gradient(self, problem.policy)(theta, row["old"], *data)
+        gradient, divergence = _gradient(self, problem.policy)(theta, row["old"], *data)
         return {"g": xp.asarray(gradient), "kl": xp.asarray(divergence)}
 
     def combine(self, problem: Problem, sums: Sums, rows: Rows, state: State) -> Estimate:
@@ -87,7 +85,6 @@ class Ppo(Surrogate):
     """Clipping range of the probability ratio."""
 
     name: ClassVar[str] = "ppo"
-    summary: ClassVar[str] = "clipped surrogate"
 
     def gain(self, xp: Any, ratio: Any, advantage: Any, divergence: Any) -> Any:
         return xp.minimum(ratio * advantage, xp.clip(ratio, 1 - self.clip, 1 + self.clip) * advantage)
@@ -101,7 +98,6 @@ class Trpo(Surrogate):
     """Weight of the KL divergence; 0.1 or 1.0 in the paper."""
 
     name: ClassVar[str] = "trpo"
-    summary: ClassVar[str] = "surrogate with a KL penalty"
 
     def gain(self, xp: Any, ratio: Any, advantage: Any, divergence: Any) -> Any:
         return ratio * advantage - self.kl_penalty * divergence
@@ -109,7 +105,7 @@ class Trpo(Surrogate):
 
 @functools.lru_cache(maxsize=32)
 def _gradient(surrogate: Surrogate, policy: Policy) -> Callable[..., Any]:
-    """Compiled (KL, gradient) of the surrogate summed over real steps."""
+    """Compiled (gradient, KL) of the surrogate summed over real steps."""
     import jax
     import jax.numpy as jnp
 
@@ -120,11 +116,7 @@ def _gradient(surrogate: Surrogate, policy: Policy) -> Callable[..., Any]:
         divergence = kl(policy, theta, old, obs) * mask
         return (surrogate.gain(jnp, ratio, values, divergence) * mask).sum(), divergence.sum()
 
-    def value_and_gradient(*args: Any) -> tuple[Any, Any]:
-        (_, divergence), gradient = jax.value_and_grad(objective, has_aux=True)(*args)
-        return divergence, gradient
-
-    return jax.jit(value_and_gradient)
+    return jax.jit(jax.grad(objective, has_aux=True))
 
 
 ESTIMATORS: list[type[Surrogate]] = [Ppo, Trpo]

@@ -18,7 +18,11 @@ from quell.keys import Purpose, generator
 from quell.types import Array, State, Sums
 
 Kind = Literal["linear", "network"]
-REACH = 10.0  # observations are clipped here, so that a wild member cannot rule the fit
+
+
+def clipped(xp: Any, obs: Any) -> Any:
+    """Observations as value functions see them: no further out than 10, so that a wild member cannot rule the fit."""
+    return xp.clip(xp.nan_to_num(obs), -10.0, 10.0)
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class ValueFunction:
     def features(self, obs: Any, xp: Any = np, time: Any = None) -> Any:
         """phi [t, f] for one member's observations [t, o]; `time` is the share of the horizon that is past at each."""
         wide = obs.astype(np.float64) if xp is np else obs
-        seen = xp.clip(xp.nan_to_num(wide), -REACH, REACH)
+        seen = clipped(xp, wide)
         past = (xp.arange(len(obs)) / len(obs) if time is None else time)[:, None]
         left = 1 - past
         square = xp.square(seen)

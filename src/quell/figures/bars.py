@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from quell.figures.style import GREY, Look, legend_bar, looks, new_figure, save, style_axes
+from quell.figures.style import GREY, Look, looks, new_figure, save, style_axes
 from quell.stats import MeanStd
 
 SHOWN = (-1.0, 3.0)
@@ -17,6 +17,8 @@ SHOWN = (-1.0, 3.0)
 
 def improvement_bars(tasks: Mapping[str, Mapping[str, MeanStd] | None], methods: Sequence[str], *paths: Path) -> None:
     """(r - r_random) / (r_es - r_random) per task and method; None stands for a task on which ES did not learn."""
+    from matplotlib.patches import Patch
+
     figure = new_figure(max(5.0, 0.56 * len(tasks) + 1.2), 3.6)
     axes, used = figure.subplots(), looks(methods)
     width = 0.8 / max(1, len(methods))
@@ -32,7 +34,10 @@ def improvement_bars(tasks: Mapping[str, Mapping[str, MeanStd] | None], methods:
     axes.set_xticks(range(len(tasks)), list(tasks), rotation=35, ha="right", fontsize=8)
     axes.set(ylim=SHOWN, ylabel="(r − r_random) / (r_ES − r_random)")
     style_axes(axes)
-    handles = [legend_bar(name.upper(), look) for name, look in used.items()]
+    handles = [
+        Patch(facecolor=look.colour, edgecolor="white", hatch=look.hatch, label=name.upper())
+        for name, look in used.items()
+    ]
     figure.legend(handles=handles, loc="outside upper center", ncols=6, frameon=False)
     save(figure, *paths)
 

@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quell.figures.style import (
-    draw_band,
-    legend_line,
-    looks,
-    new_figure,
-    on_common_steps,
-    save,
-    step_axis,
-    style_axes,
-)
+from quell.figures.style import draw_band, looks, new_figure, on_common_steps, save, step_axis, style_axes
 from quell.runs.record import Record
 
 if TYPE_CHECKING:
@@ -56,6 +47,8 @@ def curve_panels(panels: Panels, *paths: Path, upper: bool = False, within_reach
 
     `within_reach`: what falls far below where it started leaves the panel, so that the rest can be seen.
     """
+    from matplotlib.lines import Line2D
+
     columns = min(4, len(panels))
     rows = -(-len(panels) // columns)
     figure = new_figure(2.6 * columns + 0.4, 2.15 * rows + 0.5)
@@ -68,7 +61,8 @@ def curve_panels(panels: Panels, *paths: Path, upper: bool = False, within_reach
         axes.set_title(title, fontsize=10)
         step_axis(axes)
         style_axes(axes)
-    handles = [legend_line(name.upper() if upper else name, look) for name, look in used.items()]
+    names = {name: name.upper() if upper else name for name in used}
+    handles = [Line2D([], [], color=u.colour, linestyle=u.line, label=names[name]) for name, u in used.items()]
     figure.legend(handles=handles, loc="outside upper center", ncols=6, frameon=False)
     figure.supxlabel("environment steps", fontsize=9)
     figure.supylabel("return while training", fontsize=9)

@@ -57,8 +57,8 @@ SHADES = ("#1B2A34", "#37505F", "#55788C", "#7FA0B3", "#AFC6D3", "#E3D4B8", "#C4
 
 def looks(names: Iterable[str]) -> dict[str, Look]:
     """A look for each name: the method's own; others take what is left, in the order they come."""
-    places = count()
-    return {name: _known(name) or _other(next(places)) for name in dict.fromkeys(names)}
+    others = (Look(MORE[i % len(MORE)], LINES[(i + 1) % len(LINES)]) for i in count())
+    return {name: _known(name) or next(others) for name in dict.fromkeys(names)}
 
 
 def _known(name: str) -> Look | None:
@@ -68,10 +68,6 @@ def _known(name: str) -> Look | None:
     if name in LOOKS or base not in LOOKS or suffix not in ("ortho", "gcmc", "qmc", "crn"):
         return LOOKS.get(name)
     return replace(LOOKS[base], line=LOOKS[suffix].line)
-
-
-def _other(place: int) -> Look:
-    return Look(MORE[place % len(MORE)], LINES[(place + 1) % len(LINES)])
 
 
 def new_figure(width: float, height: float) -> Any:
@@ -103,18 +99,6 @@ def draw_band(axes: Any, steps: Array, values: Array, look: Look, **more: Any) -
     marker = "o" if len(set(steps)) == 1 else None
     axes.plot(steps, mean, color=look.colour, linestyle=look.line, linewidth=1.5, marker=marker, markersize=3, **more)
     axes.fill_between(steps, mean - std, mean + std, color=look.colour, alpha=0.18, linewidth=0)
-
-
-def legend_line(name: str, look: Look) -> Any:
-    from matplotlib.lines import Line2D
-
-    return Line2D([], [], color=look.colour, linestyle=look.line, label=name)
-
-
-def legend_bar(name: str, look: Look) -> Any:
-    from matplotlib.patches import Patch
-
-    return Patch(facecolor=look.colour, edgecolor="white", hatch=look.hatch, label=name)
 
 
 def on_common_steps(series: Sequence[tuple[ArrayLike, ArrayLike]], points: int = 100) -> tuple[Array, Array]:

@@ -63,14 +63,9 @@ def _draw_cv(axes: Any, rhos: Array) -> None:
 def _draw_ortho(axes: Any, rhos: Array, ratios: list[float], n: int) -> None:
     axes.plot(rhos, ratios, color=SAMPLES[n], linewidth=2, linestyle=LOOKS["ortho"].line)
     below = ratios[0] > 0.5
-    axes.annotate(
-        "N = d" if n == DIM else f"N = d/{DIM / n:g}",
-        (rhos[0], ratios[0]),
-        xytext=(4, -4 if below else 4),
-        textcoords="offset points",
-        verticalalignment="top" if below else "bottom",
-        color=SAMPLES[n],
-    )
+    beside = {"xytext": (4, -4 if below else 4), "textcoords": "offset points", "va": "top" if below else "bottom"}
+    label = "N = d" if n == DIM else f"N = d/{DIM / n:g}"
+    axes.annotate(label, (rhos[0], ratios[0]), color=SAMPLES[n], **beside)
 
 
 def _style(axes: Any, title: str) -> None:

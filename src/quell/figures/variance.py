@@ -47,9 +47,7 @@ def _ratios(axes: Any, measurement: Values) -> None:
                 axes.plot(reach, [y + offset] * 2, color=colour, linewidth=2.5, alpha=0.5)
                 dot = {"marker": marker, "markersize": 6, "markerfacecolor": face or colour}
                 axes.plot(ratio["value"], y + offset, color=colour, **dot)
-        handles.append(
-            Line2D([], [], linestyle="", marker=marker, color=GREY, markerfacecolor=face or GREY, label=label)
-        )
+        handles.append(Line2D([], [], ls="", marker=marker, color=GREY, markerfacecolor=face or GREY, label=label))
     axes.axvline(1, **DASHED)
     axes.set_xscale("log")
     _rows(axes, list(used))

@@ -6,25 +6,14 @@ from quell.stats import MeanStd
 
 STEPS = 20_000_000
 LQR_STEPS = 4_000_000
-SEEDS = 5
 
 LABELS = {
-    "lqr": "LQR",
-    "swimmer": "Swimmer",
-    "halfcheetah": "HalfCheetah",
-    "walker2d": "Walker",
-    "roboschool-pong": "Pong(R)",
-    "roboschool-halfcheetah": "HalfCheetah(R)",
-    "bipedalwalker": "BipedalWalker",
-    "dm-cheetah-run": "Cheetah(DM)",
-    "dm-pendulum-swingup": "Pendulum(DM)",
-    "dm-cartpole-two-poles": "TwoPoles(DM)",
-    "dm-cartpole-swingup": "Swingup(DM)",
-    "dm-cartpole-balance": "Balance(DM)",
-    "dm-hopper-hop": "HopperHop(DM)",
-    "dm-hopper-stand": "Stand(DM)",
-    "dm-quadruped-walk": "AntWalk(DM)",
-    "dm-quadruped-escape": "AntEscape(DM)",
+    **{"lqr": "LQR", "swimmer": "Swimmer", "halfcheetah": "HalfCheetah", "walker2d": "Walker"},
+    **{"roboschool-pong": "Pong(R)", "roboschool-halfcheetah": "HalfCheetah(R)", "bipedalwalker": "BipedalWalker"},
+    **{"dm-cheetah-run": "Cheetah(DM)", "dm-pendulum-swingup": "Pendulum(DM)", "dm-cartpole-two-poles": "TwoPoles(DM)"},
+    **{"dm-cartpole-swingup": "Swingup(DM)", "dm-cartpole-balance": "Balance(DM)"},
+    **{"dm-hopper-hop": "HopperHop(DM)", "dm-hopper-stand": "Stand(DM)"},
+    **{"dm-quadruped-walk": "AntWalk(DM)", "dm-quadruped-escape": "AntEscape(DM)"},
 }
 """Our name of each of the 16 tasks -> the paper's, in the paper's order."""
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from quell.errors import UsageError, require
+from quell.figures.bars import improvement_bars
+from quell.figures.runs import curve_panels
 from quell.paper import formats
 from quell.paper.entries import ENTRIES, Entry
 from quell.paper.published import label
@@ -31,16 +33,9 @@ small {{ display: block; opacity: .65 }}
 """
 
 
-def groups(out: Path) -> list[Path]:
-    """The folders under a results folder that hold records; the folder itself may be one."""
-    if (out / "summaries").is_dir():
-        return [out]
-    return sorted(path.parent for path in out.glob("*/summaries"))
-
-
 def render_all(out: Path) -> list[Path]:
-    """Every table and figure of every group."""
-    folders = groups(out)
+    """Every table and figure of every group: folders that hold records, or the results folder itself."""
+    folders = [out] if (out / "summaries").is_dir() else sorted(path.parent for path in out.glob("*/summaries"))
     if not folders:
         raise UsageError(f"{str(out)!r} holds no records of runs; `quell paper table-es` makes some")
     require("plot", "figures")
@@ -49,17 +44,13 @@ def render_all(out: Path) -> list[Path]:
 
 def render_group(group: Path) -> list[Path]:
     """Every table and figure for which the group has runs."""
-    from quell.figures.bars import improvement_bars
-    from quell.figures.runs import curve_panels
-
     records = read_group(group)
     written = []
     for name, entry in ENTRIES.items():
-        runs_by_task = runs_of(entry, records)
+        if not (runs_by_task := runs_of(entry, records)):
+            continue
         paths = [group / f"{name}.{ending}" for ending in ("svg", "png")]
         methods = [method for method in entry.methods if any(method in row for row in runs_by_task.values())]
-        if not runs_by_task:
-            continue
         if name.startswith("table"):
             paths = _table(group, name, entry, runs_by_task)
         elif name == "fig-curves":

@@ -10,14 +10,7 @@ import numpy as np
 
 from quell.paper.published import LABELS
 from quell.runs.record import Record
-from quell.stats import (
-    Interval,
-    MeanStd,
-    area_under_curve,
-    iqm_interval,
-    mean_std,
-    probability_of_improvement,
-)
+from quell.stats import Interval, MeanStd, area_under_curve, iqm_interval, mean_std, probability_of_improvement
 
 Grid = dict[str, dict[str, list[Record]]]
 """task -> method -> its runs, by seed"""
@@ -43,8 +36,10 @@ class Aggregate:
 
 def grid(records: Iterable[Record], methods: Sequence[str] = ()) -> Grid:
     """Runs by task and method: the paper's tasks in its order, then others; all methods unless some are named."""
+    place = {task: number for number, task in enumerate(LABELS)}
+    order = sorted(records, key=lambda run: (place.get(run.config.task, 99), run.config.task, run.config.seed))
     runs_by_task: Grid = {}
-    for run in sorted(records, key=lambda run: (_place(run.config.task), run.config.seed)):
+    for run in order:
         task, method = run.config.task, run.name
         if not methods or method in methods:
             runs_by_task.setdefault(task, {}).setdefault(method, []).append(run)
@@ -88,32 +83,18 @@ def aggregate(runs_by_task: Grid, method: str) -> Aggregate | None:
         return None
     own = {task: scores(row[method]) for task, row in both.items()}
     plain = {task: scores(row["es"]) for task, row in both.items()}
-    areas = [area for row in both.values() for area in scaled(row, _areas(row[method]))]
+    curves = {task: [run.series("return") for run in row[method]] for task, row in both.items()}
+    averages = {t: [area_under_curve(x, y) for x, y in several if len(x) > 1] for t, several in curves.items()}
+    areas = [area for task, row in both.items() for area in scaled(row, averages[task])]
     signs = [compare(mean_std(own[task]), mean_std(plain[task])) for task in both]
-    return Aggregate(
-        method=method,
-        tasks=len(both),
-        iqm=iqm_interval({task: scaled(row, own[task]) for task, row in both.items()}, np.random.default_rng(0)),
-        area=float(np.mean(areas)) if areas else math.nan,
-        improvement=probability_of_improvement(own, plain, np.random.default_rng(0)),
-        wins=signs.count(1),
-        ties=signs.count(0),
-        losses=signs.count(-1),
-    )
+    iqm = iqm_interval({task: scaled(row, own[task]) for task, row in both.items()}, np.random.default_rng(0))
+    improvement = probability_of_improvement(own, plain, np.random.default_rng(0))
+    wins, ties, losses = (signs.count(sign) for sign in (1, 0, -1))
+    area = float(np.mean(areas)) if areas else math.nan
+    return Aggregate(method, len(both), iqm, area, improvement, wins, ties, losses)
 
 
 def compare(a: MeanStd, b: MeanStd) -> int:
     """1 when a lies above b, -1 below, 0 when mean ± std overlap or one seed leaves no std to tell."""
     unknown = math.isnan(a.std) or math.isnan(b.std)
     return 0 if unknown or a.overlaps(b) else int(np.sign(a.mean - b.mean))
-
-
-def _areas(runs: Iterable[Record]) -> list[float]:
-    """Area under each learning curve that has two points or more."""
-    series = [run.series("return") for run in runs]
-    return [area_under_curve(steps, returns) for steps, returns in series if len(steps) > 1]
-
-
-def _place(task: str) -> tuple[int, str]:
-    known = list(LABELS)
-    return (known.index(task) if task in known else len(known), task)

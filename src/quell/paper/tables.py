@@ -57,10 +57,7 @@ def build(entry: Entry, runs_by_task: Grid) -> Table:
     for task, row in runs_by_task.items():
         results = {method: mean_std(scores(row[method])) for method in methods if method in row}
         best = bold(results)
-        cells = [
-            Cell(results.get(method), len(row.get(method, ())), method in best, score(task, method))
-            for method in methods
-        ]
+        cells = [Cell(results.get(m), len(row.get(m, ())), m in best, score(task, m)) for m in methods]
         rows.append(Row(label(task), max(run.config.steps for runs in row.values() for run in runs), cells))
     aggregates = [total for method in methods if (total := aggregate(runs_by_task, method)) is not None]
     missing = [label(task) for task in entry.tasks if task not in runs_by_task]
@@ -83,15 +80,8 @@ AGGREGATE_HEAD = ("method", "tasks", "IQM", "area under curve", "P(above ES)", "
 def aggregate_cells(a: Aggregate) -> list[str]:
     """One line of the summary."""
     area = "–" if math.isnan(a.area) else f"{a.area:.2f}"
-    own = a.method == "es"
-    return [
-        a.method.upper(),
-        str(a.tasks),
-        _interval(a.iqm),
-        area,
-        "" if own else _interval(a.improvement),
-        "" if own else f"{a.wins} / {a.ties} / {a.losses}",
-    ]
+    against = [_interval(a.improvement), f"{a.wins} / {a.ties} / {a.losses}"] if a.method != "es" else ["", ""]
+    return [a.method.upper(), str(a.tasks), _interval(a.iqm), area, *against]
 
 
 def _interval(x: Interval) -> str:

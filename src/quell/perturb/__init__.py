@@ -46,7 +46,6 @@ class Directions:
     """Standard deviation of the parameter perturbation."""
 
     name: ClassVar[str]
-    summary: ClassVar[str]
     symmetric: ClassVar[bool] = True
     """Whether the second member of a pair is exactly the negative of the first."""
     independent: ClassVar[bool] = True
@@ -66,7 +65,6 @@ class Unperturbed:
     """Every member acts with theta itself, as policy gradients ask."""
 
     name: ClassVar[str] = "none"
-    summary: ClassVar[str] = "no perturbation"
     sigma: ClassVar[float] = 0.0
     symmetric: ClassVar[bool] = True
     independent: ClassVar[bool] = True

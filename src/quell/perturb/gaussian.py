@@ -17,7 +17,6 @@ class Gaussian(Directions):
     """eps_i ~ N(0, I), independent."""
 
     name: ClassVar[str] = "gaussian"
-    summary: ClassVar[str] = "independent Gaussian directions"
 
     def plus(self, draw: Draw, pair: int) -> Array:
         seed, purpose, address = draw.key

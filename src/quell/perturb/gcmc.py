@@ -21,7 +21,6 @@ class Gcmc(Gaussian):
     """Independent pairs, coupled within."""
 
     name: ClassVar[str] = "gcmc"
-    summary: ClassVar[str] = "pairs of opposite directions with coupled lengths"
     symmetric: ClassVar[bool] = False
 
     def minus(self, eps: Array) -> Array:

@@ -21,7 +21,6 @@ class Orthogonal(Directions):
     """eps_i orthogonal to one another within blocks of d, with chi_d distributed lengths."""
 
     name: ClassVar[str] = "orthogonal"
-    summary: ClassVar[str] = "mutually orthogonal directions"
     independent: ClassVar[bool] = False
 
     def plus(self, draw: Draw, pair: int) -> Array:

@@ -28,7 +28,6 @@ class Qmc(Directions):
     """Shift the points at random every iteration, which makes QMC unbiased."""
 
     name: ClassVar[str] = "qmc"
-    summary: ClassVar[str] = "Halton points through the inverse normal CDF"
     independent: ClassVar[bool] = False
 
     def plus(self, draw: Draw, pair: int) -> Array:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar
 
+from quell.errors import UsageError
 from quell.policy.network import Activation, Bounding, Policy
 from quell.registry import COUNT, POSITIVE
 
@@ -38,8 +39,6 @@ class NetworkSettings:
         return Policy(task.obs_size, task.action_size, self.name, **own)  # type: ignore[arg-type]
 
     def check(self) -> None:
-        from quell.errors import UsageError
-
         if any(size < 1 for size in self.hidden):
             raise UsageError(f"policy.hidden needs positive sizes, got {self.hidden}")
 

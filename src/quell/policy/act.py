@@ -24,7 +24,7 @@ def actor(policy: Policy, thetas: Array, *, mean_action: bool = False) -> Act:
     parts = {name: np.ascontiguousarray(part) for name, part in policy.unflatten(thetas).items()}
     weights = [(parts[f"w{i}"], parts[f"b{i}"]) for i in range(len(policy.layers))]
     *inner, (last_w, last_b) = weights
-    squash = _relu if policy.activation == "relu" else _tanh
+    relu = policy.activation == "relu"
     std = policy.std(thetas)
     noisy = policy.stochastic and not mean_action
     categorical = policy.kind == "categorical"
@@ -34,16 +34,15 @@ def actor(policy: Policy, thetas: Array, *, mean_action: bool = False) -> Act:
         for w, b in inner:
             h = np.vecmat(h, w)
             h += b
-            squash(h)
+            if relu:
+                np.maximum(h, 0, out=h)
+            else:
+                np.tanh(h, out=h)
         out: Array = np.vecmat(h, last_w)
         out += last_b
-        if categorical:
-            if noisy:
-                out += noise
-            return out.argmax(axis=1)[:, None].astype(np.float32)
         if noisy:
-            out += std * noise
-        return out
+            out += noise if categorical else std * noise
+        return out.argmax(axis=1)[:, None].astype(np.float32) if categorical else out
 
     return act
 
@@ -61,11 +60,3 @@ def to_environment(policy: Policy, bounds: tuple[Array, Array] | None) -> Callab
     if policy.actions == "clip":
         return lambda actions: np.clip(actions, low, high)
     return lambda actions: low + (np.clip(actions, -1, 1) + 1) / 2 * (high - low)
-
-
-def _relu(x: Array) -> None:
-    np.maximum(x, 0, out=x)
-
-
-def _tanh(x: Array) -> None:
-    np.tanh(x, out=x)

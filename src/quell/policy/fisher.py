@@ -38,7 +38,8 @@ def factors(policy: Policy) -> Callable[..., dict[str, Any]]:
 
     def sums(theta: Any, obs: Any, weights: Any = None, xp: Any = np) -> dict[str, Any]:
         parts = policy.unflatten(theta)
-        inputs, out = _forward(policy, parts, obs, xp)
+        relu = policy.activation == "relu"
+        inputs, out = policy.forward(parts, obs, (lambda h: xp.maximum(h, 0)) if relu else xp.tanh)
         times = xp.ones(len(obs), obs.dtype) if weights is None else weights
         back = _output_rows(policy, parts, out, xp)  # [n, k, outputs]
         found: dict[str, Any] = {"count": times.sum()}
@@ -48,24 +49,12 @@ def factors(policy: Policy) -> Callable[..., dict[str, Any]]:
             found[f"a{layer}"] = (h * times[:, None]).T @ h
             found[f"g{layer}"] = rows.T @ back.reshape(-1, back.shape[-1])
             if layer:
-                back = (back @ parts[f"w{layer}"].T) * _slope(policy, inputs[layer])[:, None]
+                h = inputs[layer]
+                slope = (h > 0).astype(h.dtype) if relu else 1 - h * h
+                back = (back @ parts[f"w{layer}"].T) * slope[:, None]
         return found
 
     return sums
-
-
-def _forward(policy: Policy, parts: Mapping[str, Any], obs: Any, xp: Any) -> tuple[list[Any], Any]:
-    """(input of every layer, output of the last)."""
-    inputs, last = [obs], len(policy.layers) - 1
-    for layer in range(last):
-        out = inputs[-1] @ parts[f"w{layer}"] + parts[f"b{layer}"]
-        inputs.append(xp.maximum(out, 0) if policy.activation == "relu" else xp.tanh(out))
-    return inputs, inputs[-1] @ parts[f"w{last}"] + parts[f"b{last}"]
-
-
-def _slope(policy: Policy, h: Any) -> Any:
-    """The activation's derivative, from its value."""
-    return (h > 0).astype(h.dtype) if policy.activation == "relu" else 1 - h * h
 
 
 def _output_rows(policy: Policy, parts: Mapping[str, Any], out: Any, xp: Any) -> Any:
@@ -113,8 +102,7 @@ class Metric:
         for layer in range(len(policy.layers)):
             a, left = _eigen(sums[f"a{layer}"] / count)
             g, right = _eigen(sums[f"g{layer}"] / count)
-            where = slice(policy.layout[f"w{layer}"][0].start, policy.layout[f"b{layer}"][0].stop)
-            blocks.append(Block(where, left, right, np.outer(a, g)))
+            blocks.append(Block(policy.blocks[layer], left, right, np.outer(a, g)))
         log_std = policy.layout["log_std"][0] if "log_std" in policy.layout else None
         return Metric(tuple(blocks), log_std, damping)
 

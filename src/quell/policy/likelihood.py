@@ -19,21 +19,14 @@ LOG_2PI = 1.8378770664093453
 
 def outputs(policy: Policy, theta: jax.Array, obs: jax.Array) -> jax.Array:
     """The MLP's output [..., action_size] for observations [..., obs_size]."""
-    parts = policy.unflatten(theta)
     squash = jax.nn.relu if policy.activation == "relu" else jnp.tanh
-    h = obs
-    for i in range(len(policy.layers)):
-        h = h @ parts[f"w{i}"] + parts[f"b{i}"]
-        if i < len(policy.layers) - 1:
-            h = squash(h)
-    return h
+    return policy.forward(policy.unflatten(theta), obs, squash)[1]
 
 
 def log_std(policy: Policy, theta: jax.Array) -> jax.Array:
     """Log standard deviations [action_size] of a Gaussian policy."""
-    if policy.learn_std:
-        return policy.unflatten(theta)["log_std"]
-    return jnp.full(policy.action_size, jnp.log(policy.init_std))
+    fixed = not policy.learn_std
+    return jnp.full(policy.action_size, jnp.log(policy.init_std)) if fixed else policy.unflatten(theta)["log_std"]
 
 
 def log_prob(policy: Policy, theta: jax.Array, obs: jax.Array, actions: jax.Array) -> jax.Array:

@@ -42,16 +42,14 @@ class Policy:
     @functools.cached_property
     def layers(self) -> list[tuple[int, int]]:
         """(inputs, outputs) of each layer."""
-        sizes = [self.obs_size, *self.hidden, self.action_size]
-        return list(itertools.pairwise(sizes))
+        return list(itertools.pairwise([self.obs_size, *self.hidden, self.action_size]))
 
     @functools.cached_property
     def layout(self) -> dict[str, tuple[slice, tuple[int, ...]]]:
         """name -> (where in theta, shape): w0, b0, w1, b1, ..., log_std."""
         shapes: dict[str, tuple[int, ...]] = {}
         for i, (inputs, outputs) in enumerate(self.layers):
-            shapes[f"w{i}"] = (inputs, outputs)
-            shapes[f"b{i}"] = (outputs,)
+            shapes |= {f"w{i}": (inputs, outputs), f"b{i}": (outputs,)}
         if self.kind == "gaussian" and self.learn_std:
             shapes["log_std"] = (self.action_size,)
         layout, start = {}, 0
@@ -78,9 +76,15 @@ class Policy:
 
     def unflatten(self, theta: Any) -> dict[str, Any]:
         """Named views of theta [..., d]; works on NumPy and JAX arrays alike."""
-        return {
-            name: theta[..., where].reshape(*theta.shape[:-1], *shape) for name, (where, shape) in self.layout.items()
-        }
+        front = theta.shape[:-1]
+        return {name: theta[..., where].reshape(*front, *shape) for name, (where, shape) in self.layout.items()}
+
+    def forward(self, parts: dict[str, Any], obs: Any, squash: Any) -> tuple[list[Any], Any]:
+        """(input of every layer, output of the last) for `unflatten`'s parts; `squash` is the activation."""
+        inputs, last = [obs], len(self.layers) - 1
+        for i in range(last):
+            inputs.append(squash(inputs[-1] @ parts[f"w{i}"] + parts[f"b{i}"]))
+        return inputs, inputs[-1] @ parts[f"w{last}"] + parts[f"b{last}"]
 
     def init(self, rng: np.random.Generator) -> Array:
         """theta_0: LeCun-normal weights (the last layer times output_scale), zero biases, std = init_std."""

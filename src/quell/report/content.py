@@ -24,21 +24,17 @@ Labels = Mapping[str, str]
 
 def chart_data(sources: Sources, labels: Labels) -> dict[str, Any]:
     """What the script draws."""
-    groups = list(sources.groups)
+    groups, names = list(sources.groups), {run.config.task for _, run in sources.runs}
+    tasks = [name for name in labels if name in names] + sorted(names - labels.keys())
     series: dict[tuple[str, str, str], list[Record]] = {}
     for group, run in sources.runs:
         series.setdefault((group, run.config.task, run.name), []).append(run)
     return {
         "groups": groups,
-        "tasks": [{"name": name, "label": labels.get(name, name)} for name in _tasks(sources, labels)],
+        "tasks": [{"name": name, "label": labels.get(name, name)} for name in tasks],
         "methods": _methods(sources),
         "series": [
-            {
-                "group": groups.index(group),
-                "task": task,
-                "method": method,
-                "runs": [{"seed": run.config.seed, **{name: run.curve[name] for name in CURVE}} for run in runs],
-            }
+            {"group": groups.index(group), "task": task, "method": method, "runs": list(map(_curve, runs))}
             for (group, task, method), runs in series.items()
         ],
         "variance": [_variance(one, labels) for one in sources.measurements],
@@ -66,6 +62,10 @@ def settings(sources: Sources) -> list[tuple[str, list[tuple[str, str]]]]:
     ]
 
 
+def _curve(run: Record) -> dict[str, Any]:
+    return {"seed": run.config.seed, **{name: run.curve[name] for name in CURVE}}
+
+
 def _values(values: list[Any]) -> str:
     distinct = list(dict.fromkeys(value if isinstance(value, str) else json.dumps(value) for value in values))
     return ", ".join(distinct[:20]) + (" …" if len(distinct) > 20 else "")
@@ -73,11 +73,6 @@ def _values(values: list[Any]) -> str:
 
 def _score(values: list[float]) -> str:
     return numbers.score(float(np.mean(values))) if values else "–"
-
-
-def _tasks(sources: Sources, labels: Labels) -> list[str]:
-    names = {run.config.task for _, run in sources.runs}
-    return [name for name in labels if name in names] + sorted(names - labels.keys())
 
 
 def _methods(sources: Sources) -> list[dict[str, str]]:

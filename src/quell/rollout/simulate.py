@@ -18,6 +18,8 @@ from quell.tasks.base import PaysLater, Simulator, Task
 from quell.tasks.foreign.base import ForeignTask, episode_seed
 from quell.types import Array, Episodes
 
+Normaliser = tuple[Array, Array] | None
+"""(mean, 1 / std) of observations, for policies that normalise."""
 GROUP_BYTES = 64 << 20  # parameters of the members that step together; more would only strain the caches
 NOISE_BLOCK = 64  # steps whose action noise is drawn at once
 GROUP_MEMBERS = 128  # beyond this, batching gains nothing and simulators cost memory
@@ -52,24 +54,32 @@ class Results:
 class LocalSimulator:
     """Runs chosen members of a request and writes their rows of the results."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: Setting, pulse: memoryview | None = None) -> None:
+        """`pulse[0]` counts steps, so that others see that it goes on."""
         self.setting = setting
+        self._pulse = memoryview(bytearray(8)).cast("q") if pulse is None else pulse
         self._simulator: Simulator | None = None
         self._size = 0
 
     def run(
-        self,
-        theta: Array,
-        episodes: Episodes,
-        indices: Sequence[int],
-        normaliser: tuple[Array, Array] | None,
-        results: Results,
+        self, theta: Array, episodes: Episodes, indices: Sequence[int], normaliser: Normaliser, results: Results
     ) -> None:
+        task, problem, policy = self.setting.task, self.setting.problem, self.setting.problem.policy
         for start in range(0, len(indices), self.setting.group):
             group = indices[start : start + self.setting.group]
             if self._simulator is None or self._size < len(group):
-                self._simulator, self._size = self.setting.task.simulator(len(group)), len(group)
-            _run_group(self.setting, self._simulator, theta, episodes, group, normaliser, results)
+                self._simulator, self._size = task.simulator(len(group)), len(group)
+            members = [episodes.members[i] for i in group]
+            thetas = np.stack([member_theta(problem, theta, episodes, *member) for member in members])
+            act = actor(policy, thetas, mean_action=episodes.mean_action)
+            environment, drawn = zip(*(_generators(problem.seed, episodes, *m) for m in members), strict=True)
+            noisy = policy.stochastic and not episodes.mean_action
+            noise = _noise(policy, drawn, task.horizon) if noisy else repeat(np.zeros((1, 1), np.float32))
+            played = _Played(self.setting, len(group), normaliser)
+            # A wild member's numbers may overflow or turn NaN: that is data (counted by the trainer), not a warning.
+            with np.errstate(all="ignore"):
+                played.play(self._simulator, act, environment, noise, self._pulse)
+                played.store(results, group, episodes)
 
 
 def member_theta(problem: Problem, theta: Array, episodes: Episodes, pair: int, sign: int) -> Array:
@@ -83,12 +93,12 @@ def member_theta(problem: Problem, theta: Array, episodes: Episodes, pair: int, 
 def _generators(seed: int, episodes: Episodes, pair: int, sign: int) -> tuple[np.random.Generator, np.random.Generator]:
     """(environment, action noise) of one member."""
     environment, action, _ = episodes.stream.value
-    key = (episodes.iteration, *episodes.block, pair)
-    if sign == 0:
-        return generator(seed, environment, *key), generator(seed, action, *key)
-    mark = int(sign < 0)
-    reset = key if episodes.shared_reset else (*key, mark)
-    return generator(seed, environment, *reset), generator(seed, action, *key, 0 if episodes.shared_noise else mark)
+    reset = noise = (episodes.iteration, *episodes.block, pair)
+    if sign:
+        mark = int(sign < 0)
+        reset = reset if episodes.shared_reset else (*reset, mark)
+        noise = (*noise, 0 if episodes.shared_noise else mark)
+    return generator(seed, environment, *reset), generator(seed, action, *noise)
 
 
 def describe_members(setting: Setting, episodes: Episodes, indices: Sequence[int]) -> str:
@@ -104,81 +114,43 @@ def describe_members(setting: Setting, episodes: Episodes, indices: Sequence[int
     return text
 
 
-def _run_group(
-    setting: Setting,
-    simulator: Simulator,
-    theta: Array,
-    episodes: Episodes,
-    group: Sequence[int],
-    normaliser: tuple[Array, Array] | None,
-    results: Results,
-) -> None:
-    problem, policy, horizon = setting.problem, setting.problem.policy, setting.task.horizon
-    members = [episodes.members[i] for i in group]
-    thetas = np.stack([member_theta(problem, theta, episodes, *member) for member in members])
-    act = actor(policy, thetas, mean_action=episodes.mean_action)
-    environment, action_noise = zip(*(_generators(problem.seed, episodes, *m) for m in members), strict=True)
-    drawn = policy.stochastic and not episodes.mean_action
-    noise = _noise(policy, action_noise, horizon) if drawn else repeat(np.zeros((1, 1), np.float32))
-    played = _Played.empty(horizon, len(group), policy)
-    # A wild member's numbers may overflow or turn NaN: that is data (counted by the trainer), not a warning.
-    with np.errstate(all="ignore"):
-        played.play(simulator, act, environment, noise, normaliser, can_terminate=setting.task.can_terminate)
-        played.store(results, group, normaliser, episodes)
-
-
-@dataclass
 class _Played:
     """A group's episodes while they are played, time in front."""
 
-    policy: Policy
-    raw: Array  # [t, m, o] observations as the environment gave them
-    actions: Array  # [t, m, a]
-    rewards: Array  # [t, m]
-    steps: Array  # [m]
-    terminated: Array  # [m]
-    length: int  # of the longest
-
-    @staticmethod
-    def empty(horizon: int, count: int, policy: Policy) -> _Played:
-        return _Played(
-            policy,
-            raw=np.empty((horizon, count, policy.obs_size)),
-            actions=np.empty((horizon, count, policy.recorded_size), np.float32),
-            rewards=np.empty((horizon, count)),
-            steps=np.full(count, horizon),
-            terminated=np.zeros(count, bool),
-            length=horizon,
-        )
+    def __init__(self, setting: Setting, count: int, normaliser: Normaliser) -> None:
+        self.task, self.policy, self.normaliser = setting.task, setting.problem.policy, normaliser
+        self.length = horizon = setting.task.horizon  # of the longest
+        self.raw = np.empty((horizon, count, self.policy.obs_size))  # observations as the environment gave them
+        self.actions = np.empty((horizon, count, self.policy.recorded_size), np.float32)
+        self.rewards = np.empty((horizon, count))
+        self.steps = np.full(count, horizon)
+        self.terminated = np.zeros(count, bool)
 
     def play(
         self,
         simulator: Simulator,
         act: Act,
-        environment: Sequence[np.random.Generator],
+        resets: Sequence[np.random.Generator],
         noise: Iterator[Array],
-        normaliser: tuple[Array, Array] | None,
-        *,
-        can_terminate: bool,
+        pulse: memoryview,
     ) -> None:
         """From reset until nobody is left or the horizon is reached."""
-        raw, actions, rewards = self.raw, self.actions, self.rewards
         active = np.ones(len(self.steps), bool)
         bounded = to_environment(self.policy, getattr(simulator, "bounds", None))
         late = simulator if isinstance(simulator, PaysLater) else None
-        obs = simulator.reset(environment)
+        obs = simulator.reset(resets)
         t = 0
-        for t, noise_now in zip(range(len(raw)), noise, strict=False):
-            raw[t] = obs
-            action = act(_as_seen(obs, normaliser), noise_now)
-            actions[t] = action
+        for t, noise_now in zip(range(len(self.raw)), noise, strict=False):
+            pulse[0] += 1
+            self.raw[t] = obs
+            self.actions[t] = action = act(_as_seen(obs, self.normaliser), noise_now)
             if bounded:
                 action = bounded(action)
             if late:
                 obs, ended = late.advance(action, active)
             else:
-                obs, rewards[t], ended = simulator.step(action, active)
-            if not can_terminate:
+                obs, self.rewards[t], ended = simulator.step(action, active)
+            if not self.task.can_terminate:
                 continue
             cut = getattr(simulator, "truncated", None)  # some environments end an episode without terminating it
             over = ended if cut is None else ended | cut
@@ -189,12 +161,10 @@ class _Played:
                 if not active.any():
                     break
         if late:
-            rewards[: t + 1] = late.rewards()
+            self.rewards[: t + 1] = late.rewards()
         self.length = t + 1
 
-    def store(
-        self, results: Results, group: Sequence[int], normaliser: tuple[Array, Array] | None, episodes: Episodes
-    ) -> None:
+    def store(self, results: Results, group: Sequence[int], episodes: Episodes) -> None:
         """Copy the episodes, cut at their real length and zero-padded, into the results."""
         sound = np.isfinite(self.actions[: self.length]).all()
         for j, row in enumerate(group):
@@ -206,9 +176,9 @@ class _Played:
                 results.rewards[row, :end] = np.nan  # an engine may take such an action for 0; its return means nothing
             results.obs_sums[row] = seen.sum(axis=0), np.square(seen).sum(axis=0)
             if episodes.states:
-                results.states[row] = _as_seen(seen[spread_over(end, episodes.states)], normaliser)
+                results.states[row] = _as_seen(seen[spread_over(end, episodes.states)], self.normaliser)
             if episodes.record:
-                results.obs[row, :end] = _as_seen(seen, normaliser)
+                results.obs[row, :end] = _as_seen(seen, self.normaliser)
                 results.obs[row, end:] = 0.0
                 results.actions[row, :end], results.actions[row, end:] = actions, 0.0
 
@@ -225,7 +195,7 @@ def _noise(policy: Policy, generators: Sequence[np.random.Generator], horizon: i
         yield from np.stack([policy.draw_noise(rng, count) for rng in generators], axis=1)
 
 
-def _as_seen(obs: Array, normaliser: tuple[Array, Array] | None) -> Array:
+def _as_seen(obs: Array, normaliser: Normaliser) -> Array:
     """Observations as the policy sees them: float32, normalised if it normalises."""
     seen = obs.astype(np.float32)
     return seen if normaliser is None else (seen - normaliser[0]) * normaliser[1]

@@ -2,17 +2,20 @@
 
     checkpoints/00000120/{arrays.safetensors, state.json, manifest.json}
 
-A checkpoint is written beside its place, flushed to disk, and renamed; a kill at any moment leaves the old ones whole.
-Reading verifies the manifest and falls back to the newest checkpoint that is intact. Nothing is ever unpickled.
+A checkpoint is written beside its place, flushed to disk, and renamed; one that is already there steps aside (.old)
+until its successor has its place. So a kill at any moment leaves every iteration whole. Reading verifies the manifest
+and falls back to the newest checkpoint that is intact. Nothing is ever unpickled, and nothing that is not a checkpoint
+is ever deleted.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
+import math
+import re
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quell.errors import QuellError
+from quell.runs import files
+from quell.runs.files import write_atomically as write_atomically
 
 Arrays = dict[str, NDArray[Any]]
 ARRAYS, STATE, MANIFEST = "arrays.safetensors", "state.json", "manifest.json"
+SIZES = {ARRAYS: files.HUGE, STATE: files.SMALL, MANIFEST: files.SMALL}
+_NAME = re.compile(r"[0-9]{8,12}")
+_LEFT = re.compile(r"\.([0-9]{8,12})\.(tmp|old)")
 
 
 class CorruptCheckpoint(QuellError):
@@ -30,26 +38,32 @@ class CorruptCheckpoint(QuellError):
 
 
 def save(folder: Path, iteration: int, arrays: Arrays, state: dict[str, Any], keep: int) -> Path:
-    """Write checkpoint `iteration` into `folder` and remove all but the newest `keep`."""
+    """Write checkpoint `iteration` into `folder`; of it and earlier ones only the newest `keep` stay."""
     from safetensors.numpy import save as encode
 
-    folder.mkdir(exist_ok=True)
-    final, temporary = folder / f"{iteration:08d}", folder / f".{iteration:08d}.tmp"
-    shutil.rmtree(temporary, ignore_errors=True)
+    files.make_folder(folder)
+    _clear_leftovers(folder)
+    final, temporary = _place(folder, iteration), folder / f".{iteration:08d}.tmp"
     temporary.mkdir()
     contents = {
         ARRAYS: encode({name: np.array(value, order="C") for name, value in arrays.items()}),
         STATE: json.dumps(state, indent=1).encode(),
     }
     contents[MANIFEST] = json.dumps({name: _digest(data) for name, data in contents.items()}, indent=1).encode()
-    for name, data in contents.items():
-        _write(temporary / name, data)
-    _sync_folder(temporary)
-    shutil.rmtree(final, ignore_errors=True)  # a resumed run rewrites its way forward
+    try:
+        for name, data in contents.items():
+            files.write_new(temporary / name, data)
+        files.sync_folder(temporary)
+    except OSError:  # half of one must not keep the disk full
+        _remove(temporary)
+        raise
+    if final.exists():  # a resumed run rewrites its way forward
+        final.rename(_aside(final))
     temporary.rename(final)
-    _sync_folder(folder)
-    for old in iterations(folder)[:-keep]:
-        shutil.rmtree(folder / f"{old:08d}", ignore_errors=True)
+    files.sync_folder(folder)
+    _remove(_aside(final))
+    for old in [past for past in iterations(folder) if past <= iteration][:-keep]:
+        _remove(_place(folder, old))
     return final
 
 
@@ -58,15 +72,20 @@ def load(path: Path) -> tuple[Arrays, dict[str, Any]]:
     from safetensors import SafetensorError
     from safetensors.numpy import load as decode
 
+    if not path.exists() and files.is_folder(_aside(path)):
+        path = _aside(path)
     try:
-        manifest = json.loads((path / MANIFEST).read_bytes())
-        contents = {name: (path / name).read_bytes() for name in (ARRAYS, STATE)}
+        manifest = files.read_json(path / MANIFEST)
+        contents = {name: files.read(path / name, SIZES[name]) for name in (ARRAYS, STATE)}
         for name, data in contents.items():
             if manifest.get(name) != _digest(data):
                 raise CorruptCheckpoint(f"{path / name} does not match its SHA-256")
-        return decode(contents[ARRAYS]), json.loads(contents[STATE])
-    except (OSError, ValueError, AttributeError, SafetensorError) as error:
+        arrays, state = decode(contents[ARRAYS]), json.loads(contents[STATE])
+    except (OSError, ValueError, AttributeError, KeyError, TypeError, RecursionError, SafetensorError) as error:
         raise CorruptCheckpoint(f"{path} cannot be read: {error}") from None
+    if complaint := _complaint(arrays, state):
+        raise CorruptCheckpoint(f"{path} is no checkpoint of a run: {complaint}")
+    return arrays, state
 
 
 def load_newest(folder: Path, *, at_most: int | None = None) -> tuple[Arrays, dict[str, Any]] | None:
@@ -75,7 +94,7 @@ def load_newest(folder: Path, *, at_most: int | None = None) -> tuple[Arrays, di
         if at_most is not None and iteration > at_most:
             continue
         try:
-            return load(folder / f"{iteration:08d}")
+            return load(_place(folder, iteration))
         except CorruptCheckpoint as error:
             warnings.warn(f"checkpoint skipped: {error}", stacklevel=2)
     return None
@@ -83,31 +102,70 @@ def load_newest(folder: Path, *, at_most: int | None = None) -> tuple[Arrays, di
 
 def iterations(folder: Path) -> list[int]:
     """Iterations that have a checkpoint, oldest first."""
-    return sorted(int(entry.name) for entry in folder.glob("[0-9]*") if entry.name.isdigit())
+    if not files.is_folder(folder):
+        return []
+    found = set()
+    for entry in folder.iterdir():
+        left = _LEFT.fullmatch(entry.name)
+        name = left[1] if left and left[2] == "old" else entry.name
+        if _NAME.fullmatch(name) and files.is_folder(entry) and any((entry / part).exists() for part in SIZES):
+            found.add(int(name))
+    return sorted(found)
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replace a small file in one step."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    _write(temporary, data)
-    temporary.rename(path)
-    _sync_folder(path.parent)
+def copy(folder: Path, to: Path) -> None:
+    """Copy all checkpoints that are intact into another folder."""
+    files.make_folder(to)
+    for iteration in iterations(folder):
+        with suppress(CorruptCheckpoint):
+            arrays, state = load(_place(folder, iteration))
+            save(to, iteration, arrays, state, keep=iteration + 1)
+
+
+def _complaint(arrays: Arrays, state: Any) -> str | None:
+    """What is wrong with contents whose hashes are right: anyone can compute those."""
+    if not isinstance(state, dict) or not isinstance(state.get("config", {}), dict):
+        return "its state is not a table"
+    numbers = {name: value for name, value in state.items() if name != "config"}
+    for name, value in numbers.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+            return f"{name} is {value!r:.40}"
+    for name, array in arrays.items():
+        if array.dtype.kind not in "fiub":
+            return f"{name} holds no numbers"
+        if name == "theta" and not np.isfinite(array).all():
+            return f"{name} holds NaN or infinity"
+    return None
+
+
+def _place(folder: Path, iteration: int) -> Path:
+    return folder / f"{iteration:08d}"
+
+
+def _aside(final: Path) -> Path:
+    return final.with_name(f".{final.name}.old")
+
+
+def _clear_leftovers(folder: Path) -> None:
+    """What a kill left: unfinished checkpoints, and old ones whose successor never took its place."""
+    for entry in list(folder.iterdir()):
+        left = _LEFT.fullmatch(entry.name)
+        if left is None or not files.is_folder(entry):
+            continue
+        if left[2] == "old" and not (folder / left[1]).exists():
+            entry.rename(folder / left[1])
+        else:
+            _remove(entry)
+
+
+def _remove(path: Path) -> None:
+    """Delete a checkpoint; whatever else lies there stays, and so does the folder."""
+    if files.is_folder(path):
+        for name in (MANIFEST, STATE, ARRAYS):
+            (path / name).unlink(missing_ok=True)
+        with suppress(OSError):
+            path.rmdir()
 
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def _write(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync_folder(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
+import re
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TextIO
+from typing import Any
 
 from quell.config import Config, check_out, check_run_name, from_dict, to_dict
 from quell.errors import UsageError
-from quell.runs.checkpoint import write_atomically
+from quell.runs import checkpoint, files
+from quell.runs.files import write_atomically
 from quell.runs.versions import versions
+
+LEFTOVERS = [f".{name}.tmp" for name in ("config.json", "versions.json", "metrics.jsonl", "forked-from.txt")]
+_COMPONENT = re.compile(r"[^./\0][^/\0]{0,199}")
 
 
 class Run:
@@ -26,14 +33,14 @@ class Run:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock: TextIO | None = None
+        self._lock: int | None = None
 
     @staticmethod
     def create(config: Config, out: Path, name: str | None = None) -> Run:
         """Make and lock a new folder for a config."""
         if name is not None:
             check_run_name(name)
-        parent = check_out(out) / folder_name(config.task) / config.method
+        parent = check_out(out) / _component(folder_name(config.task), "task") / _component(config.method, "method")
         stamp = f"{config.seed}-{time.strftime('%Y%m%d-%H%M%S')}"
         for attempt in range(1000):
             path = parent / (name or (stamp if attempt == 0 else f"{stamp}-{attempt}"))
@@ -47,9 +54,14 @@ class Run:
                         f"continue it with `quell resume {path}` or choose another --name"
                     ) from None
         run = Run(path)
-        run.lock()
-        run.update_config(config)
-        write_atomically(path / "versions.json", json.dumps(versions(), indent=1).encode())
+        try:
+            run.lock()
+            run.update_config(config)
+            write_atomically(path / "versions.json", json.dumps(versions(), indent=1).encode())
+        except BaseException:
+            run.remove_if_never_begun()
+            run.close()
+            raise
         return run
 
     @staticmethod
@@ -62,19 +74,28 @@ class Run:
 
     def lock(self) -> None:
         """Claim the folder for writing; the claim ends with this process, however it ends."""
-        file = (self.path / "lock").open("w")
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            descriptor = files.claim(self.path / "lock")
+        except OSError as error:
+            raise UsageError(f"cannot write to {str(self.path)!r}: {error.strerror or error}") from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            file.close()
-            raise UsageError(
-                f"another process is writing to {str(self.path)!r}; wait for it or stop it first"
-            ) from None
-        self._lock = file
+            holder = os.read(descriptor, 32).decode(errors="replace").strip()
+            os.close(descriptor)
+            who = f"process {holder}" if holder.isdecimal() else "another process"
+            raise UsageError(f"{who} is writing to {str(self.path)!r}; wait for it or stop it first") from None
+        self._lock = descriptor
+        with suppress(OSError):  # whoever is refused learns our number; on a full disk, not
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"{os.getpid()}\n".encode())
+        for name in LEFTOVERS:
+            with suppress(OSError):
+                (self.path / name).unlink(missing_ok=True)
 
     def close(self) -> None:
         if self._lock is not None:
-            self._lock.close()
+            os.close(self._lock)
             self._lock = None
 
     def __enter__(self) -> Run:
@@ -85,7 +106,7 @@ class Run:
 
     def remove_if_never_begun(self) -> None:
         """Delete a new folder that has no checkpoint: its engine never started, so there is nothing to go on from."""
-        if not self.checkpoints.exists():
+        if not checkpoint.iterations(self.checkpoints):
             shutil.rmtree(self.path)
 
     def update_config(self, config: Config) -> None:
@@ -94,10 +115,12 @@ class Run:
 
     def fork(self, config: Config) -> Run:
         """A new, locked folder beside this one with its checkpoints and metrics, but another config."""
-        copy = Run.create(config, self.path.resolve().parents[2])
-        shutil.copytree(self.checkpoints, copy.checkpoints)
-        if (self.path / "metrics.jsonl").exists():
-            shutil.copyfile(self.path / "metrics.jsonl", copy.path / "metrics.jsonl")
+        here = self.path.resolve()
+        own = here.parent.name == self.config.method and here.parent.parent.name == folder_name(self.config.task)
+        copy = Run.create(config, here.parents[2] if own else here.parent)
+        checkpoint.copy(self.checkpoints, copy.checkpoints)
+        with suppress(FileNotFoundError):
+            files.write_new(copy.path / "metrics.jsonl", files.read(self.path / "metrics.jsonl", files.LARGE))
         write_atomically(copy.path / "forked-from.txt", f"{self.path.name}\n".encode())
         return copy
 
@@ -108,20 +131,28 @@ class Run:
     @property
     def config(self) -> Config:
         try:
-            return from_dict(json.loads((self.path / "config.json").read_bytes()))
+            config = from_dict(files.read_json(self.path / "config.json"))
         except (OSError, ValueError) as error:
             raise UsageError(f"{self.path / 'config.json'} cannot be read: {error}") from None
+        _component(config.method, "method")
+        return config
 
     def metrics(self) -> Iterator[dict[str, Any]]:
         """Rows of metrics.jsonl; a half-written last line is left out."""
-        file = self.path / "metrics.jsonl"
-        for line in file.read_text().splitlines() if file.exists() else []:
-            try:
-                yield json.loads(line)
-            except ValueError:
+        for line in files.read_lines(self.path / "metrics.jsonl"):
+            row = files.as_table(line)
+            if row is None:
                 return
+            yield row
 
 
 def folder_name(task: str) -> str:
     """A task's name as that of a file or folder."""
     return task.replace(":", "-").replace("/", "-")
+
+
+def _component(name: str, what: str) -> str:
+    """A name that is one folder's, so that a run stays inside the run root."""
+    if not _COMPONENT.fullmatch(name):
+        raise UsageError(f"{what} {name!r:.80} cannot be the name of a folder")
+    return name

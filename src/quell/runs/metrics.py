@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import os
+import time
+import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+
+from quell.runs import files
 
 METRICS: dict[str, str] = {
     "iteration": "Iterations done, counting from 1.",
@@ -41,7 +47,7 @@ METRICS: dict[str, str] = {
     "trouble/bad_pairs": "Pairs left out because a return was not finite.",
     "trouble/flat": "1 when all returns were equal, so that the batch carries no gradient.",
     "trouble/cv_dropped": "1 when the policy gradient overflowed and the batch fell back to plain ES.",
-    "trouble/skipped": "1 when no finite gradient could be formed and theta was left as it was.",
+    "trouble/skipped": "1 when no finite gradient could be formed, or the step would overflow: nothing was changed.",
     "cluster/workers": "Ray workers at hand.",
     "cluster/lost": "Ray workers lost in this session (dead, silent or overdue); others did their work.",
     "cluster/reissued": "Pieces of work given to a second worker in this session.",
@@ -52,32 +58,82 @@ METRICS: dict[str, str] = {
 
 
 class MetricsWriter:
-    """Appends rows to metrics.jsonl and to TensorBoard."""
+    """Appends rows to metrics.jsonl and to TensorBoard. A disk that is full stops neither it nor the run."""
 
     def __init__(self, folder: Path, *, after: int = 0) -> None:
         """Continue behind iteration `after`: rows of later iterations, from before a kill, are dropped."""
-        from tensorboardX import SummaryWriter
-
         path = folder / "metrics.jsonl"
-        kept = _rows_up_to(path, after)
-        temporary = path.with_name(".metrics.jsonl.tmp")
-        temporary.write_text("".join(kept))
-        temporary.rename(path)
-        self._file = path.open("a")
-        self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=after, flush_secs=30)
+        files.write_atomically(path, "".join(_rows_up_to(path, after)).encode())
+        self._file = files.append_to(path)
+        self._pending = b""  # what the disk had no room for
+        self._board: Board | None = Board(files.make_folder(folder / "tensorboard"), after)
 
     def write(self, row: Mapping[str, float]) -> None:
         unknown = row.keys() - METRICS.keys()
         assert not unknown, f"metrics without a definition: {sorted(unknown)}"
-        self._file.write(json.dumps({name: _json_number(value) for name, value in row.items()}) + "\n")
-        self._file.flush()
-        for name, value in row.items():
-            if name not in ("iteration", "steps") and math.isfinite(value):
-                self._board.add_scalar(name, value, int(row["iteration"]))
+        line = json.dumps({name: _json_number(value) for name, value in row.items()}) + "\n"
+        waiting, self._pending = self._pending, self._pending + line.encode()
+        try:
+            self._append()
+        except OSError as error:
+            if not waiting:
+                warnings.warn(f"metrics.jsonl waits: {error.strerror or error}", stacklevel=2)
+        try:
+            if self._board is not None:
+                self._board.write(row)
+        except OSError as error:
+            self._close_board()
+            warnings.warn(f"TensorBoard gets no more of this run: {error.strerror or error}", stacklevel=2)
 
     def close(self) -> None:
-        self._file.close()
-        self._board.close()
+        with suppress(OSError):
+            self._append()
+        os.close(self._file)
+        self._close_board()
+
+    def _close_board(self) -> None:
+        board, self._board = self._board, None
+        if board is not None:
+            with suppress(OSError):
+                board.close()
+
+    def _append(self) -> None:
+        """Write all that waits, or nothing: half a line would end the history for whoever reads it."""
+        size = os.fstat(self._file).st_size
+        try:
+            written = os.write(self._file, self._pending)
+            if written < len(self._pending):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError:
+            os.ftruncate(self._file, size)
+            raise
+        self._pending = b""
+
+
+class Board:
+    """A TensorBoard event file, written at once: tensorboardX's own writer waits for ever once its thread has died."""
+
+    def __init__(self, folder: Path, after: int) -> None:
+        from tensorboardX.event_file_writer import EventsWriter
+        from tensorboardX.proto.event_pb2 import Event, SessionLog
+        from tensorboardX.summary import scalar
+
+        self._event, self._scalar = Event, scalar
+        # Its name has the second in which it is made, and it would write over another of that second.
+        self._writer = EventsWriter(str(folder / "events"), f".{after:08d}.{os.getpid()}")
+        # A reader forgets the steps from here on, which a run that was killed does again.
+        start = SessionLog(status=SessionLog.START)
+        self._writer.write_event(Event(wall_time=time.time(), step=after + 1, session_log=start))
+
+    def write(self, row: Mapping[str, float]) -> None:
+        for name, value in row.items():
+            if name not in ("iteration", "steps") and math.isfinite(value):
+                summary, step = self._scalar(name, value), int(row["iteration"])
+                self._writer.write_event(self._event(wall_time=time.time(), step=step, summary=summary))
+        self._writer.flush()
+
+    def close(self) -> None:
+        self._writer.close()
 
 
 def _json_number(value: float) -> float | None:
@@ -87,12 +143,9 @@ def _json_number(value: float) -> float | None:
 
 def _rows_up_to(path: Path, iteration: int) -> list[str]:
     kept = []
-    for line in path.read_text().splitlines(keepends=True) if path.exists() else []:
-        try:
-            row: dict[str, Any] = json.loads(line)
-        except ValueError:
-            break
-        if row["iteration"] > iteration:
+    for line in files.read_lines(path):
+        row = files.as_table(line)
+        if row is None or row["iteration"] > iteration:
             break
         kept.append(line)
     return kept

@@ -65,15 +65,7 @@ class Record:
 
     def write(self, path: Path) -> None:
         """As JSON with sorted keys."""
-        facts = {
-            "config": to_dict(self.config),
-            "versions": self.versions,
-            "final": self.final,
-            "untrained": self.untrained,
-            "curve": self.curve,
-            "label": self.label,
-            "variance": self.variance,
-        }
+        facts = {**vars(self), "config": to_dict(self.config)}
         parts = [f'"{name}": {json.dumps(value, sort_keys=True)}' for name, value in facts.items()]
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, ("{\n" + ",\n".join(parts) + "\n}\n").encode())
@@ -109,15 +101,9 @@ def from_facts(facts: Mapping[str, Any]) -> Record:
         rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
         label = facts.get("name", config.method).removeprefix(config.method).removeprefix("-")
         facts = {**facts, "curve": thin(rows), "label": label, "variance": variance_ratio(rows)}
-    return Record(
-        config=config,
-        versions=facts["versions"],
-        final=facts["final"],
-        untrained=facts.get("untrained", []),
-        curve=facts["curve"],
-        label=facts.get("label", ""),
-        variance=facts.get("variance"),
-    )
+    needed = {name: facts[name] for name in ("versions", "final", "curve")}
+    more = {"label": facts.get("label", ""), "variance": facts.get("variance")}
+    return Record(config, untrained=facts.get("untrained", []), **needed, **more)
 
 
 def from_folder(run: Run) -> Record:
@@ -134,20 +120,18 @@ def thin(history: Sequence[Mapping[str, Any]], points: int = POINTS) -> dict[str
     """A curve of at most `points` points: the mean over equal stretches of iterations; evaluations by their last."""
     stretches = np.array_split(np.arange(len(history)), min(points, max(1, len(history))))
     curve: dict[str, list[float | None]] = {name: [] for name in CURVE}
-    for part in (part for part in stretches if len(part)):
-        rows = [history[i] for i in part]
+    for rows in ([history[i] for i in part] for part in stretches if len(part)):
         evaluations = [row["eval/return"] for row in rows if row.get("eval/return") is not None]
         curve["iteration"].append(rows[-1]["iteration"])
         curve["steps"].append(rows[-1]["steps"])
         curve["return"].append(short(_mean(rows, "return/mean")))
-        plain = _mean(rows, "variance/es")
-        curve["ratio"].append(short(_mean(rows, "variance/method") / plain if plain > 0 else math.nan))
+        curve["ratio"].append(variance_ratio(rows))
         curve["evaluation"].append(short(evaluations[-1] if evaluations else math.nan))
     return curve
 
 
 def variance_ratio(history: Sequence[Mapping[str, Any]]) -> float | None:
-    """Gradient variance of a whole run in units of plain ES on the same batches."""
+    """Gradient variance of a run, or a part of it, in units of plain ES on the same batches."""
     own, plain = _mean(history, "variance/method"), _mean(history, "variance/es")
     return short(own / plain) if plain > 0 else None
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -42,11 +41,12 @@ def get(name: str, **settings: Any) -> Task:
 
     `gym:ID` and `envpool:ID` name any environment those libraries know; settings other than horizon go to it.
     """
-    _check_horizon(settings)
+    horizon = settings.get("horizon", 1)
+    if not (isinstance(horizon, int) and horizon > 0):
+        raise UsageError(f"horizon must be a positive whole number, got {horizon!r}")
     for prefix, module in FOREIGN.items():
         if name.startswith(prefix):
-            make = importlib.import_module(f"{__name__}.{module}").from_id
-            return make(name.removeprefix(prefix), **settings)
+            return importlib.import_module(f"{__name__}.{module}").from_id(name.removeprefix(prefix), **settings)
     registry = _registry()
     if name not in registry:
         hint = did_you_mean(name, registry)
@@ -54,16 +54,9 @@ def get(name: str, **settings: Any) -> Task:
             hint = f" (an environment of your own needs --trust-import {name})"
         raise UsageError(f"unknown task {name!r}{hint}; `quell tasks` lists them all")
     task = registry[name]
-    allowed = {field.name: field for field in fields(task)}
+    allowed = [field.name for field in fields(task)]
     for key in settings:
         if key not in allowed:
-            raise UsageError(
-                f"task {name!r} has no setting {key!r}{did_you_mean(key, allowed)}; it has: {', '.join(allowed)}"
-            )
+            hint = did_you_mean(key, allowed)
+            raise UsageError(f"task {name!r} has no setting {key!r}{hint}; it has: {', '.join(allowed)}")
     return task(**settings)
-
-
-def _check_horizon(settings: Mapping[str, Any]) -> None:
-    horizon = settings.get("horizon", 1)
-    if not (isinstance(horizon, int) and horizon > 0):
-        raise UsageError(f"horizon must be a positive whole number, got {horizon!r}")

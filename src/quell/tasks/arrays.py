@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,16 +11,14 @@ from numpy.typing import NDArray
 from quell.tasks.base import Array, Draws, State, Task
 
 
-@dataclass(frozen=True, kw_only=True)
 class ArrayTask(Task):
     """A task that is all arrays: s_0, o_0 = initial(draws), then s_t+1, o_t+1, r_t = step(s_t, a_t).
 
-    Episodes last for the whole horizon.
-    `initial` and `step` take an array namespace `xp` (numpy or jax.numpy). A member's rows must not depend on the
-    others', to the last bit.
+    Episodes last for the whole horizon. `initial` and `step` take an array namespace `xp` (numpy or jax.numpy). A
+    member's rows must not depend on the others', to the last bit.
     """
 
-    action_limit: ClassVar[float | None] = None
+    action_limit: float | None = None
     """Actions count between minus this and this; None means all of them."""
 
     def draw(self, rng: np.random.Generator) -> Draws:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +21,9 @@ Draws = tuple[Any, ...]
 class Simulator(Protocol):
     """`m` episodes of one task advancing together; member i's randomness comes from its own generator.
 
-    It may also have `bounds` (lowest, highest action), `truncated` [k] (episodes that just ended without terminating),
-    and `picture(width, height)` with `steps_per_second`, for films.
+    It may also have `bounds` (lowest, highest action), `picture(width, height)` with `steps_per_second`, for films, and
+    `truncated` [k]: members whose environment, somebody else's, ended the episode on its own without a terminal state.
+    They need no further steps.
     """
 
     def reset(self, generators: Sequence[np.random.Generator]) -> Array:
@@ -31,9 +34,6 @@ class Simulator(Protocol):
 
         Rows of inactive members are undefined. Truncation at the horizon is the caller's business.
         The returned arrays may be reused by the next call.
-
-        A simulator of somebody else's environments also has `truncated` [k] after each step: members whose
-        environment ended the episode on its own, without a terminal state. They need no further steps.
         """
 
 
@@ -46,63 +46,39 @@ class PaysLater(Simulator, Protocol):
     """
 
     def advance(self, actions: Array, active: NDArray[np.bool_]) -> tuple[Array, Array]:
-        """`step` without the rewards: (observations [k, obs_size], terminated [k]).
-
-        `actions` must keep its values until the rewards are asked for.
-        """
+        """`step` without rewards: (observations, terminated); `actions` must keep its values until these are paid."""
 
     def rewards(self) -> Array:
         """Rewards [n, k] of the n >= 1 steps since the last call or reset."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Task:
-    """One task. Dataclass fields are its settings (`quell.task("lqr", noise=0.5)`), the rest its facts.
+class Facts:
+    """What a task states about itself, mostly in class attributes."""
 
-    Most tasks state a fact in a class variable. Those declared as properties below may also depend on the settings, or
-    on an environment that somebody else made.
-    """
-
-    horizon: int = 1000
-
-    engine: ClassVar[str] = "arrays"
-    extra: ClassVar[str | None] = None
+    name: str
+    summary: str
+    engine: str = "arrays"
+    extra: str | None = None
     """The optional dependency group the task needs, as in `pip install 'quell[dm]'`."""
-
-    @property
-    def name(self) -> str:
-        raise NotImplementedError
-
-    @property
-    def summary(self) -> str:
-        raise NotImplementedError
+    obs_size: int
+    action_size: int
+    """Numbers in an action; for a discrete task, the number of choices."""
+    discrete: bool = False
+    can_terminate: bool = False
+    tuned: Mapping[str, Any] = {}
+    """Settings that replace the paper's where those do poorly; dotted names as on the command line."""
 
     @property
     def original(self) -> str | None:
         """What the task reproduces, as library:name (gymnasium:Hopper-v5, dm_control:hopper/hop); None if nothing."""
         return None
 
-    @property
-    def obs_size(self) -> int:
-        raise NotImplementedError
 
-    @property
-    def action_size(self) -> int:
-        """Numbers in an action; for a discrete task, the number of choices."""
-        raise NotImplementedError
+@dataclass(frozen=True, kw_only=True)
+class Task(Facts):
+    """A task. Dataclass fields are its settings (`quell.task("lqr", noise=0.5)`); who adds none needs no decorator."""
 
-    @property
-    def discrete(self) -> bool:
-        return False
-
-    @property
-    def can_terminate(self) -> bool:
-        return False
-
-    @property
-    def tuned(self) -> Mapping[str, Any]:
-        """Settings that replace the paper's where those do poorly; dotted names as on the command line."""
-        return {}
+    horizon: int = 1000
 
     def simulator(self, members: int) -> Simulator:
         raise NotImplementedError
@@ -112,7 +88,6 @@ class Task:
         return []
 
 
-@dataclass(frozen=True, kw_only=True)
 class MujocoTask(Task):
     """A task on MuJoCo: a model, an initial state, array functions of the physics state, and facts about the stepping.
 
@@ -121,29 +96,26 @@ class MujocoTask(Task):
     A task never calls MuJoCo: what to call follows from the facts, and is the business of quell.tasks.mujoco.
     """
 
-    engine: ClassVar[str] = "mujoco"
-    frame_skip: ClassVar[int]
+    engine = "mujoco"
+    frame_skip: int
     """Physics steps in an environment step."""
-    fields: ClassVar[tuple[str, ...]] = ("qpos", "qvel")
+    fields: tuple[str, ...] = ("qpos", "qvel")
     """Which MjData arrays the functions below read."""
-    in_sync: ClassVar[bool] = False
+    in_sync: bool = False
     """Whether positions, velocities and sensors are those of the state after a step. A plain mj_step leaves what it
     computed for the state before its last substep; only qpos and qvel are new."""
-    sensors_once: ClassVar[bool] = False
+    sensors_once: bool = False
     """Whether sensors are evaluated once in a step, not in every substep; only with `in_sync`, to the same result."""
-    settling_steps: ClassVar[int] = 0
+    settling_steps: int = 0
     """Physics steps without control between the initial state and the first observation; only with `in_sync`."""
-    raise_until_free: ClassVar[float] = 0.0
+    raise_until_free: float = 0.0
     """Metres by which the initial state is raised from height 0, again and again, until nothing touches; 0: never."""
-    own_model: ClassVar[bool] = False
+    contact_forces: bool = False
+    """Whether a step computes cfrc_ext, which MuJoCo leaves out unless asked."""
+    own_model: bool = False
     """True when an episode changes the model itself (terrain), so that members cannot share one."""
-    unseen_geom: ClassVar[int | None] = None
+    unseen_geom: int | None = None
     """The geom that MuJoCo's range finders look through, because `look` finds it faster."""
-
-    @property
-    def contact_forces(self) -> bool:
-        """Whether a step computes cfrc_ext, which MuJoCo leaves out unless asked."""
-        return False
 
     def model(self) -> Any:
         """The compiled mujoco.MjModel."""
@@ -191,3 +163,9 @@ class Terrain(NamedTuple):
 def within(xp: Any, value: Any, low: Any, high: Any) -> Any:
     """`value`, cut at low and high; numpy's clip takes three times as long on the arrays of a few members."""
     return xp.minimum(xp.maximum(value, low), high)
+
+
+def folder_of(package: str) -> Path | None:
+    """The folder of a package, found without importing it; None if it is not installed."""
+    spec = importlib.util.find_spec(package)
+    return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None

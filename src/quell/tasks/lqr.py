@@ -9,7 +9,7 @@ scores beat the optimum there and fit 302 steps, so both are tasks and every res
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -29,10 +29,9 @@ class Lqr(ArrayTask):
     noise: float = 1.0
     x0_std: float = 1.0
 
-    name: ClassVar[str] = "lqr"
-    summary: ClassVar[str] = "unstable linear system, quadratic cost"
-    obs_size: ClassVar[int] = 3
-    action_size: ClassVar[int] = 3
+    name = "lqr"
+    summary = "unstable linear system, quadratic cost"
+    obs_size, action_size = 3, 3
 
     def draw(self, rng: np.random.Generator) -> Draws:
         return rng.standard_normal(3), rng.standard_normal((self.horizon, 3))
@@ -59,8 +58,8 @@ class Lqr302(Lqr):
     """The same system over 302 steps, where the paper's scores fit."""
 
     horizon: int = 302
-    name: ClassVar[str] = "lqr-302"
-    summary: ClassVar[str] = "unstable linear system, quadratic cost, 302 steps"
+    name = "lqr-302"
+    summary = "unstable linear system, quadratic cost, 302 steps"
 
 
 def _rows_times(rows: Array, matrix: Array) -> Array:

@@ -28,19 +28,16 @@ class Member:
         self.task, self.model, self.data = task, model, data
         self.terrain: Terrain | None = None
         self.show_unseen(False)
-        self._step = self._bind_step()
-        self.advance = self._step if task.unseen_geom is None else self._step_and_look
-        """One environment step of physics."""
-
-    def _bind_step(self) -> Callable[[], None]:
-        """The step without its look, bound once: a lookup per member and step would show in the speed."""
-        task = self.task
         step: Callable[..., None] = mujoco.mj_step
         if task.in_sync:
             step = step_in_sync_sensing_once if task.sensors_once else step_in_sync
         elif task.contact_forces:
             step = step_with_contact_forces
-        return partial(step, self.model, self.data, task.frame_skip)
+        self._step = partial(
+            step, model, data, task.frame_skip
+        )  # bound once: a lookup per step would show in the speed
+        self.advance = self._step if task.unseen_geom is None else self._step_and_look
+        """One environment step of physics."""
 
     def _step_and_look(self) -> None:
         self._step()
@@ -255,10 +252,8 @@ def load_model(source: str, *, assets: dict[str, bytes] | None = None) -> Any:
     previous = mujoco.get_mju_user_warning()
     mujoco.set_mju_user_warning(lambda message: None)
     try:
-        if source.lstrip().startswith("<"):
-            model = mujoco.MjModel.from_xml_string(source, assets)
-        else:
-            model = mujoco.MjModel.from_xml_path(source, assets)
+        is_text = source.lstrip().startswith("<")
+        model = (mujoco.MjModel.from_xml_string if is_text else mujoco.MjModel.from_xml_path)(source, assets)
     finally:
         mujoco.set_mju_user_warning(previous)
     model.opt.disableflags |= idle_stages(model)

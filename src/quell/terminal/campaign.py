@@ -15,10 +15,7 @@ from quell.terminal.progress import bars
 
 
 class CampaignDisplay:
-    """Progress in units of expected time, so that slow runs weigh what they take.
-
-    Runs are known by their titles; any thread may say that one started, moved or ended.
-    """
+    """Progress in units of expected time; any thread may say that a run, by its title, started, moved or ended."""
 
     def __init__(self, seconds: Mapping[str, float], *, plain: bool | None = None) -> None:
         """`seconds`: title of each run -> how long it will take."""

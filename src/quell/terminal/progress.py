@@ -20,11 +20,21 @@ EVERY = 10.0
 """Seconds between lines where there is no terminal."""
 
 
+class Interrupted(KeyboardInterrupt):
+    """A signal that ends the program at once; `signal` is its number."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.signal = number
+
+
 class Progress:
     """Silent progress: remembers only whether to stop. The base of the displays below."""
 
     def __init__(self) -> None:
         self.stop_requested = False
+        self.signal = 0
+        """The number of the signal that asked to stop, if one did."""
 
     def show(self, row: Mapping[str, float]) -> None:
         """Called after every iteration with its metrics."""
@@ -60,13 +70,8 @@ class Display(Progress):
             except ValueError:  # not the main thread: the application owns its signals
                 break
         if not self.plain:
-            self._bar = bars(
-                TextColumn("[bold]{task.description}"),
-                BarColumn(bar_width=24),
-                TextColumn("{task.percentage:>3.0f}%"),
-                MofNCompleteColumn(),
-                TextColumn("{task.fields[facts]}"),
-            )
+            share = BarColumn(bar_width=24), TextColumn("{task.percentage:>3.0f}%"), MofNCompleteColumn()
+            self._bar = bars(TextColumn("[bold]{task.description}"), *share, TextColumn("{task.fields[facts]}"))
             self._task = self._bar.add_task(self.title, total=self.budget, facts="starting")
             self._bar.start()
         return self
@@ -79,8 +84,8 @@ class Display(Progress):
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self.stop_requested:
-            raise KeyboardInterrupt
-        self.stop_requested = True
+            raise Interrupted(number)
+        self.stop_requested, self.signal = True, number
 
     def show(self, row: Mapping[str, float]) -> None:
         self._eval = row.get("eval/return", self._eval)

@@ -14,7 +14,6 @@ from quell.estimate import estimate
 from quell.estimate.reduce import calm
 from quell.estimate.returns import finite_pairs
 from quell.keys import Purpose, Stream, generator
-from quell.policy.fisher import Metric
 from quell.policy.normalise import ObsStats
 from quell.rollout import Compute, make_engine
 from quell.stats import mean, spread
@@ -22,14 +21,14 @@ from quell.tasks.base import Task
 from quell.training.methods import make_problem, make_task
 from quell.training.state import TrainState
 from quell.types import Array, Batch, Episodes, Rollouts, State
-from quell.update import Context
+from quell.update import Context, is_finite
 
 Row = dict[str, float]
 STATES = 1024  # of a batch, that a step may look at
 MOST_PAIRS = 512
 SHORTEST = 8  # steps: no more pairs than would be needed of episodes so short
 FIRST_GUESS = 20  # steps that an untrained policy stands
-LENGTH_MEMORY = 0.7
+LENGTH_MEMORY = 0.7  # half forgotten in two batches: episodes grow as a policy learns to stand
 
 
 class Trainer:
@@ -76,22 +75,25 @@ class Trainer:
             shared_noise=config.shared_noise,
         )
         rollouts = self.engine.rollout(state.theta, episodes, self._normaliser(state))
-        theta, step, estimator, row = self._update(state, Batch(state.theta, episodes, rollouts, self._metric(state)))
+        with calm():
+            metric = config.step.metric(self.problem.policy, state.step)
+        theta, step, estimator, row = self._update(state, Batch(state.theta, episodes, rollouts, metric))
         bad = bool(row["trouble/bad_pairs"] or row["trouble/skipped"])
         troubled = bad or bool(row["trouble/flat"] or row.get("trouble/cv_dropped"))
         elapsed, steps = time.perf_counter() - started, int(rollouts.steps.sum())
-        following = TrainState(
+        past, fresh = state.episode_length, float(rollouts.steps.mean())
+        following = dataclasses.replace(
+            state,
             theta=theta,
             step=step,
             estimator=estimator,
             obs=state.obs.add(rollouts.obs_sums, rollouts.steps),
             iteration=state.iteration + 1,
             steps=state.steps + steps,
-            eval_steps=state.eval_steps,
             seconds=state.seconds + elapsed,
             trouble=state.trouble + troubled,
             trouble_in_a_row=state.trouble_in_a_row + 1 if bad else 0,
-            episode_length=_running(state.episode_length, float(rollouts.steps.mean())),
+            episode_length=LENGTH_MEMORY * past + (1 - LENGTH_MEMORY) * fresh if past else fresh,
         )
         row = {
             "iteration": following.iteration,
@@ -99,6 +101,7 @@ class Trainer:
             "seconds": following.seconds,
             "speed": steps / elapsed,
             **_return_metrics(rollouts),
+            "episode_length": fresh,
             "action_std": float(self.problem.policy.std(theta).mean()),
             **row,
             **self.engine.metrics(),
@@ -107,7 +110,10 @@ class Trainer:
         return following, row
 
     def _update(self, state: TrainState, batch: Batch) -> tuple[Array, Any, State, Row]:
-        """The estimator's updates on one batch. A gradient that is not finite changes nothing and is counted."""
+        """The estimator's updates on one batch.
+
+        A gradient that is not finite, or that the step's state cannot hold, changes nothing and is counted.
+        """
         theta, step, memory = state.theta, state.step, state.estimator
         returns = batch.rollouts.returns
         good = finite_pairs(returns)
@@ -117,15 +123,17 @@ class Trainer:
             "trouble/flat": float(len(usable) > 0 and usable.min() == usable.max()),
             "trouble/skipped": 0.0,
         }
-        estimator, context = self.config.estimator, self._context(state, batch)
-        norm = 0.0
+        states = None if batch.rollouts.states is None else visited(batch.rollouts)
+        context = Context(self.problem.policy, state.steps, self.config.steps, state.theta, states)
+        estimator, norm = self.config.estimator, 0.0
         for _ in range(estimator.needs.updates):
             estimated = estimate(estimator, self.problem, batch, memory, total=self.engine.total, theta=theta)
             norm = float(np.linalg.norm(estimated.gradient.astype(np.float64)))
             with calm():
                 moved, moved_step, facts = self.config.step.step(theta, estimated.gradient, step, context)
             row |= facts
-            if not good.any() or not np.isfinite(norm) or not np.isfinite(moved).all():
+            sound = np.isfinite(norm) and np.isfinite(moved).all() and is_finite(moved_step)
+            if not good.any() or not sound:
                 row["trouble/skipped"] = 1.0
                 break
             theta, step, memory = moved, moved_step, estimated.state
@@ -134,21 +142,11 @@ class Trainer:
         row["update/ratio"] = float(np.linalg.norm(theta - state.theta) / (np.linalg.norm(state.theta) + 1e-12))
         return theta, step, memory, row
 
-    def _context(self, state: TrainState, batch: Batch) -> Context:
-        states = None if batch.rollouts.states is None else visited(batch.rollouts)
-        return Context(self.problem.policy, state.steps, self.config.steps, state.theta, states)
-
-    def _metric(self, state: TrainState) -> Metric | None:
-        with calm():
-            return self.config.step.metric(self.problem.policy, state.step)
-
     def evaluate(self, state: TrainState) -> tuple[TrainState, Row]:
         """Returns of the unperturbed policy, with sampled and with mean actions."""
-        row, steps = {}, 0
+        row, steps, count = {}, 0, self.config.eval_episodes
         for mean_action, name in ((False, "eval/return"), (True, "eval/mean_action")):
-            episodes = Episodes.unperturbed(
-                state.iteration, self.config.eval_episodes, Stream.EVALUATE, mean_action=mean_action
-            )
+            episodes = Episodes.unperturbed(state.iteration, count, Stream.EVALUATE, mean_action=mean_action)
             rollouts = self.engine.rollout(state.theta, episodes, self._normaliser(state))
             row[name], row[f"{name}_std"] = mean(rollouts.returns), spread(rollouts.returns)
             steps += int(rollouts.steps.sum())
@@ -157,11 +155,6 @@ class Trainer:
 
     def _normaliser(self, state: TrainState) -> ObsStats | None:
         return state.obs if self.config.normalise_obs else None
-
-
-def _running(past: float, fresh: float) -> float:
-    """A mean that half forgets in two batches: episodes grow as a policy learns to stand."""
-    return LENGTH_MEMORY * past + (1 - LENGTH_MEMORY) * fresh if past else fresh
 
 
 def visited(rollouts: Rollouts, count: int = STATES) -> Array:
@@ -177,11 +170,6 @@ def visited(rollouts: Rollouts, count: int = STATES) -> Array:
 
 def _return_metrics(rollouts: Rollouts) -> Row:
     returns = rollouts.returns
-    finite = returns[np.isfinite(returns)]
-    return {
-        "return/mean": mean(returns),
-        "return/std": spread(returns),
-        "return/min": float(finite.min()) if len(finite) else float("nan"),
-        "return/max": float(finite.max()) if len(finite) else float("nan"),
-        "episode_length": float(rollouts.steps.mean()),
-    }
+    finite = returns[np.isfinite(returns)] if np.isfinite(returns).any() else np.array([np.nan])
+    ends = {"return/min": float(finite.min()), "return/max": float(finite.max())}
+    return {"return/mean": mean(returns), "return/std": spread(returns), **ends}

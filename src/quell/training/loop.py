@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
+
 from quell.config import Config
-from quell.errors import EngineFailure, TroubleError
+from quell.errors import EngineFailure, QuellError, TroubleError
 from quell.rollout import Compute
 from quell.runs import Run, checkpoint
 from quell.runs.metrics import MetricsWriter
@@ -11,6 +13,9 @@ from quell.tasks.base import Task
 from quell.terminal.progress import Progress
 from quell.training.iteration import Trainer
 from quell.training.state import TrainState
+
+FAILED_SAVES = 3
+"""In a row, after which training stops."""
 
 
 def run_training(
@@ -33,7 +38,7 @@ def run_training(
 
 
 def _loop(trainer: Trainer, state: TrainState, run: Run, writer: MetricsWriter, progress: Progress) -> TrainState:
-    config = trainer.config
+    config, failed = trainer.config, 0
     while state.steps < config.steps and not progress.stop_requested:
         before = state
         try:
@@ -50,11 +55,21 @@ def _loop(trainer: Trainer, state: TrainState, run: Run, writer: MetricsWriter, 
         progress.show(row)
         if state.trouble_in_a_row >= config.max_trouble:
             raise TroubleError(
-                f"stopped: {state.trouble_in_a_row} iterations in a row had a return or gradient that was not finite; "
-                f"the last good checkpoint is kept in {run.checkpoints} (smaller --lr or --sigma often helps)"
+                f"stopped: {state.trouble_in_a_row} iterations in a row had a return or gradient that was not finite, "
+                "or too large for the step to square; "
+                f"the last good checkpoint is kept in {run.checkpoints} "
+                "(--max-norm, smaller --lr or --sigma often help)"
             )
         if last or progress.stop_requested or state.iteration % config.checkpoint_every == 0:
-            _save(run, state, config)
+            try:
+                _save(run, state, config)
+                failed = 0
+            except OSError as error:  # a disk that is full may have room again by the next time
+                failed += 1
+                text = f"iteration {state.iteration} could not be saved: {error.strerror or error}"
+                if last or progress.stop_requested or failed >= FAILED_SAVES:
+                    raise QuellError(f"{text}; the last checkpoint is intact: quell resume {run.path}") from None
+                warnings.warn(text, stacklevel=2)
     return state
 
 

@@ -7,10 +7,11 @@ visited, and on them the KL divergence and products with the Fisher matrix.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from quell.errors import QuellError
 from quell.policy.fisher import Metric
 from quell.policy.network import Policy
 from quell.types import Array, Metrics
@@ -71,6 +72,19 @@ class Step(Protocol):
         """The next theta and state, and what is worth knowing of the step."""
 
 
+Schedule = Literal["constant", "linear", "cosine"]
+
+
+def scheduled(rate: float, schedule: Schedule, steps: int, budget: int) -> float:
+    """How a rate falls over the budget: what it is after `steps` environment steps (optax's schedules)."""
+    import optax
+
+    if schedule == "constant":
+        return float(rate)
+    falls = optax.cosine_decay_schedule(rate, budget)
+    return float((falls if schedule == "cosine" else optax.linear_schedule(rate, 0.0, budget))(steps))
+
+
 def to_arrays(state: Any) -> dict[str, Array]:
     """A step's state by position, for a checkpoint."""
     import jax
@@ -78,11 +92,16 @@ def to_arrays(state: Any) -> dict[str, Array]:
     return {f"optimiser.{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
 
 
+def is_finite(state: Any) -> bool:
+    """Whether no number of a step's state has overflowed: one that has never comes back."""
+    import jax
+
+    return all(bool(np.isfinite(np.asarray(leaf)).all()) for leaf in jax.tree.leaves(state))
+
+
 def from_arrays(step: Step, policy: Policy, theta: Array, arrays: dict[str, Array]) -> Any:
     """The state a checkpoint holds."""
     import jax
-
-    from quell.errors import QuellError
 
     leaves, tree = jax.tree.flatten(step.init(policy, theta))
     stored = [arrays.get(f"optimiser.{i}") for i in range(len(leaves))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -12,8 +12,7 @@ import numpy as np
 from quell.policy.network import Policy
 from quell.registry import COUNT, NO_SETTING, POSITIVE, Range
 from quell.types import Array, Metrics
-from quell.update import Context
-from quell.update.schedule import Schedule, scheduled
+from quell.update import Context, Schedule, scheduled
 
 DECAY = Range(low=0, below=1)
 
@@ -26,14 +25,21 @@ class FirstOrder:
     """Learning rate."""
     schedule: Schedule = "constant"
     """How the learning rate falls over the step budget."""
+    max_norm: Annotated[float, COUNT] = 0.0
+    """A gradient longer than this is shortened to it (0: never)."""
 
     name: ClassVar[str]
-    summary: ClassVar[str]
+    rule: ClassVar[str]
+    """What optax calls it; its arguments are the fields that are not shared."""
     states: ClassVar[int] = 0
 
     def transform(self) -> Any:
         """The optax.GradientTransformation, without its learning rate."""
-        raise NotImplementedError
+        import optax
+
+        shared = {item.name for item in fields(FirstOrder)}
+        own = [item.name for item in fields(self) if item.name not in shared]
+        return getattr(optax, self.rule)(**{name: getattr(self, name) for name in own})
 
     def init(self, policy: Policy, theta: Array) -> Any:
         return self.transform().init(theta)
@@ -43,7 +49,7 @@ class FirstOrder:
 
     def step(self, theta: Array, gradient: Array, state: Any, context: Context) -> tuple[Array, Any, Metrics]:
         rate = scheduled(self.lr, self.schedule, context.steps, context.budget)
-        direction, state = _compiled(self)(gradient, state)
+        direction, state = _compiled(self)(shortened(gradient, self.max_norm), state)
         return theta + np.float32(rate) * np.asarray(direction), state, {"learning_rate": rate}
 
 
@@ -59,12 +65,7 @@ class Adam(FirstOrder):
     """Added to the root of the second moment."""
 
     name: ClassVar[str] = "adam"
-    summary: ClassVar[str] = "optax.adam"
-
-    def transform(self) -> Any:
-        import optax
-
-        return optax.scale_by_adam(self.b1, self.b2, self.eps)
+    rule: ClassVar[str] = "scale_by_adam"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,12 +73,7 @@ class Sgd(FirstOrder):
     """The gradient as it is."""
 
     name: ClassVar[str] = "sgd"
-    summary: ClassVar[str] = "the gradient as it is"
-
-    def transform(self) -> Any:
-        import optax
-
-        return optax.identity()
+    rule: ClassVar[str] = "identity"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,12 +84,7 @@ class Momentum(FirstOrder):
     """How much of the past survives a step."""
 
     name: ClassVar[str] = "momentum"
-    summary: ClassVar[str] = "a decaying sum of gradients"
-
-    def transform(self) -> Any:
-        import optax
-
-        return optax.trace(decay=self.decay)
+    rule: ClassVar[str] = "trace"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,12 +97,7 @@ class RmsProp(FirstOrder):
     """Added under the root."""
 
     name: ClassVar[str] = "rmsprop"
-    summary: ClassVar[str] = "optax.rmsprop"
-
-    def transform(self) -> Any:
-        import optax
-
-        return optax.scale_by_rms(self.decay, self.eps)
+    rule: ClassVar[str] = "scale_by_rms"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,12 +105,7 @@ class Sign(FirstOrder):
     """The gradient's sign: the same distance in every coordinate."""
 
     name: ClassVar[str] = "sign"
-    summary: ClassVar[str] = "the gradient's sign"
-
-    def transform(self) -> Any:
-        import optax
-
-        return optax.scale_by_sign()
+    rule: ClassVar[str] = "scale_by_sign"
 
 
 @dataclass(frozen=True)
@@ -139,6 +120,9 @@ class OwnOptax:
     name: ClassVar[str] = "optax"
     states: ClassVar[int] = 0
 
+    def transform(self) -> Any:
+        return self.given
+
     def init(self, policy: Policy, theta: Array) -> Any:
         return self.given.init(theta)
 
@@ -146,22 +130,23 @@ class OwnOptax:
         return None
 
     def step(self, theta: Array, gradient: Array, state: Any, context: Context) -> tuple[Array, Any, Metrics]:
-        update, state = _compiled_own(self.given)(-gradient, state, theta)
+        update, state = _compiled(self)(-gradient, state, theta)
         return theta + np.asarray(update), state, {}
 
 
+def shortened(gradient: Array, longest: float) -> Array:
+    """optax.clip_by_global_norm, but in double precision: in single, the square of a large gradient is infinite."""
+    if not longest:
+        return gradient
+    norm = float(np.linalg.norm(gradient.astype(np.float64)))
+    return gradient if norm <= longest else (gradient * (longest / norm)).astype(gradient.dtype)
+
+
 @functools.lru_cache(maxsize=16)
-def _compiled(rule: FirstOrder) -> Callable[..., Any]:
+def _compiled(rule: FirstOrder | OwnOptax) -> Callable[..., Any]:
     import jax
 
     return jax.jit(rule.transform().update)
-
-
-@functools.lru_cache(maxsize=16)
-def _compiled_own(given: Any) -> Callable[..., Any]:
-    import jax
-
-    return jax.jit(given.update)
 
 
 STEPS = [Adam, Sgd, Momentum, RmsProp, Sign]

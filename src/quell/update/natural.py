@@ -20,8 +20,7 @@ from quell.policy.fisher import Metric, factors
 from quell.policy.network import Policy
 from quell.registry import POSITIVE, SHARE
 from quell.types import Array, Metrics
-from quell.update import Context
-from quell.update.schedule import Schedule, scheduled
+from quell.update import Context, Schedule, scheduled
 
 SLACK = 1.5  # by which the divergence may exceed what was asked for
 SHORTENED = 0.6  # at a time
@@ -42,7 +41,6 @@ class Natural:
     """How much of the past batches' Fisher matrix survives a batch."""
 
     name: ClassVar[str] = "natural"
-    summary: ClassVar[str] = "natural gradient, as far as a KL divergence allows"
     states: ClassVar[int] = 256
 
     def init(self, policy: Policy, theta: Array) -> dict[str, Array]:
@@ -85,13 +83,13 @@ def _compiled_factors(policy: Policy) -> Callable[..., Any]:
 class _Latest:
     """The metric made last: a step makes it, and the next batch's estimate asks for the same."""
 
-    def __init__(self) -> None:
-        self._kept: tuple[Any, float, Metric] | None = None
+    state: Any = None
+    metric: Metric
 
     def of(self, policy: Policy, state: dict[str, Array], damping: float) -> Metric:
-        if self._kept is None or self._kept[0] is not state or self._kept[1] != damping:
-            self._kept = state, damping, Metric.of(policy, state, damping)
-        return self._kept[2]
+        if self.state is not state or self.metric.damping != damping:
+            self.state, self.metric = state, Metric.of(policy, state, damping)
+        return self.metric
 
 
 _latest = _Latest()

@@ -18,20 +18,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from quell.api import compute_for
 from quell.config import Preset
 from quell.errors import UsageError
-
-if TYPE_CHECKING:
-    from quell.estimate import Estimator
-    from quell.rollout import Compute
-    from quell.tasks.base import Task
-    from quell.variances.gain import Kind
-    from quell.variances.measure import Tell
-    from quell.variances.points import Point
-    from quell.variances.report import Report
-    from quell.variances.rows import Row
+from quell.estimate import Estimator
+from quell.rollout import Compute
+from quell.tasks.base import Task
+from quell.terminal.counter import Counter
+from quell.variances.fisher import geometry
+from quell.variances.gain import Kind, gains, parse_step
+from quell.variances.measure import Tell, measure
+from quell.variances.points import Point, find_point
+from quell.variances.report import Report
+from quell.variances.rows import Row, find_rows
+from quell.variances.summary import summarise
 
 METHODS = ("es", "ortho", "gcmc", "qmc", "cv-paper", "cv", "auto")
 
@@ -91,15 +95,9 @@ def variance(
     `pairs_other` if not as many. Biases are measured against the mean of `reference`; one that is unbiased and less
     noisy than ES ("auto") shows smaller ones. `gain` names steps whose worth is measured too ("sign:0.01", "kl:0.01").
     """
-    from quell.api import compute_for
-    from quell.terminal.counter import Counter
-    from quell.variances.gain import parse_step
-    from quell.variances.points import find_point
-
     if seed < 0:
         raise UsageError(f"seed must be at least 0, got {seed}")
     compute = compute_for(engine, workers)
-    compute.validate()
     plan = Plan(
         methods=methods.split(",") if isinstance(methods, str) else methods,
         pairs=pairs,
@@ -118,21 +116,11 @@ def variance(
 
 def study(point: Point, plan: Plan, *, compute: Compute, tell: Tell | None = None) -> Report:
     """Everything a plan asks for at one point."""
-    import numpy as np
-
-    from quell.variances.fisher import geometry
-    from quell.variances.gain import gains
-    from quell.variances.measure import measure
-    from quell.variances.report import Report
-    from quell.variances.rows import find_rows
-    from quell.variances.summary import summarise
-
     batch = point.config.pairs
     plan.check(batch)
-    rows = find_rows(plan.methods, point.sigma)
-    known = {row.name for row in rows}
+    known = [row.name for row in find_rows(plan.methods, point.sigma)]
     more = [plan.reference, *(plan.gain_methods if plan.gain else ())]
-    rows = find_rows([*rows, *(name for name in more if name not in known)], point.sigma)
+    rows = find_rows([*plan.methods, *(name for name in more if name not in known)], point.sigma)
     if any(row.biased for row in rows if row.name == plan.reference):
         raise UsageError(f"{plan.reference!r} declares a bias, so biases cannot be measured against it")
     shape = geometry(point, compute=compute)
@@ -147,16 +135,6 @@ def study(point: Point, plan: Plan, *, compute: Compute, tell: Tell | None = Non
         tell=tell,
     )
     summaries = summarise(measured, shape, np.random.default_rng(point.config.seed), reference=plan.reference)
-    if not plan.gain:
-        return Report(measured, summaries, reference=plan.reference)
-    worth = gains(
-        measured,
-        [name for name in plan.gain_methods if name],
-        plan.gain,
-        shape,
-        estimates=plan.gain_estimates,
-        episodes=plan.gain_episodes,
-        compute=compute,
-        tell=tell,
-    )
+    names, sizes = list(filter(None, plan.gain_methods)), (plan.gain_estimates, plan.gain_episodes)
+    worth = gains(measured, names, plan.gain, shape, *sizes, compute=compute, tell=tell) if plan.gain else []
     return Report(measured, summaries, worth, reference=plan.reference)

@@ -20,6 +20,7 @@ import numpy as np
 from quell.keys import Stream
 from quell.perturb import Unperturbed
 from quell.policy.fisher import Metric, factors
+from quell.policy.likelihood import policy_change
 from quell.policy.network import Policy
 from quell.rollout import Compute, make_engine
 from quell.training.iteration import visited
@@ -49,10 +50,8 @@ class Geometry:
         """M g for every row g of `gradients` [m, d]: its squared length is g's in the metric."""
         if metric == "parameters":
             return gradients
-        if metric == "policy":
-            return self._moved(gradients)
-        parts = (gradients[i : i + FEW] for i in range(0, len(gradients), FEW))
-        return np.concatenate([self.kronecker.apply(part, -0.5).astype(np.float32) for part in parts])
+        moved = self._moved if metric == "policy" else lambda part: self.kronecker.apply(part, -0.5).astype(np.float32)
+        return np.concatenate([moved(gradients[i : i + FEW]) for i in range(0, len(gradients), FEW)])
 
     def kl_length(self, step: Array) -> float:
         """sqrt(2 KL) of a small step, to second order: |A step|."""
@@ -60,11 +59,7 @@ class Geometry:
 
     def _moved(self, gradients: Array) -> Array:
         """A g for every row."""
-        from quell.policy.likelihood import policy_change
-
-        change = policy_change(self.policy)
-        parts = (np.asarray(gradients[i : i + FEW], np.float32) for i in range(0, len(gradients), FEW))
-        return np.concatenate([np.asarray(change(self.theta, self.states, part)) for part in parts])
+        return np.asarray(policy_change(self.policy)(self.theta, self.states, np.asarray(gradients, np.float32)))
 
 
 def geometry(point: Point, *, compute: Compute) -> Geometry:

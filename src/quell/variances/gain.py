@@ -8,6 +8,7 @@ as it is ("raw"), along its sign as Adam's first step does ("sign"), or with a g
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,15 +43,11 @@ class Gain:
 def parse_step(word: str) -> tuple[Kind, float]:
     """kind:size."""
     kind, _, size = word.partition(":")
-    try:
-        value = float(size)
-    except ValueError:
-        value = math.nan
-    if kind not in get_args(Kind) or not (0 < value < math.inf):
-        raise UsageError(
-            f"--gain takes raw:NORM, sign:RATE, kl:DIVERGENCE or natural:DIVERGENCE, a positive number; got {word!r}"
-        )
-    return kind, value  # type: ignore[return-value]
+    with contextlib.suppress(ValueError):
+        if kind in get_args(Kind) and 0 < float(size) < math.inf:
+            return kind, float(size)  # type: ignore[return-value]
+    takes = "raw:NORM, sign:RATE, kl:DIVERGENCE or natural:DIVERGENCE, a positive number"
+    raise UsageError(f"--gain takes {takes}; got {word!r}")
 
 
 def step(kind: Kind, size: float, gradient: Array, geometry: Geometry) -> Array:
@@ -61,10 +58,8 @@ def step(kind: Kind, size: float, gradient: Array, geometry: Geometry) -> Array:
     length = float(np.linalg.norm(g))
     if length == 0:
         return np.zeros_like(gradient)
-    if kind == "sign":
-        return (size * np.sign(g)).astype(np.float32)
-    if kind == "raw":
-        return (size * g / length).astype(np.float32)
+    if kind in ("sign", "raw"):
+        return (size * np.sign(g) if kind == "sign" else size * g / length).astype(np.float32)
     unit = (g / length).astype(np.float32)
     reach = geometry.kl_length(unit)
     return (np.sqrt(2 * size) / reach * unit).astype(np.float32) if reach > 0 else np.zeros_like(unit)
@@ -75,9 +70,9 @@ def gains(
     names: Sequence[str],
     steps: Sequence[tuple[Kind, float]],
     geometry: Geometry,
-    *,
     estimates: int,
     episodes: int,
+    *,
     compute: Compute,
     tell: Tell | None = None,
 ) -> list[Gain]:
@@ -93,19 +88,11 @@ def gains(
 
         for m in range(estimates):
             before = mean_return(point.theta, m)
-            for name, kind, size in jobs:
+            for job in jobs:
+                name, kind, size = job
                 moved = point.theta + step(kind, size, measurement.find(name).gradients[m], geometry)
-                changes[name, kind, size][m] = mean_return(moved, m) - before
+                changes[job][m] = mean_return(moved, m) - before
             if tell is not None:
                 tell("steps", m + 1, estimates)
-    unknown = np.full(estimates, np.nan)
-    return [
-        Gain(
-            name=name,
-            kind=kind,
-            size=size,
-            gain=t_interval(changes[name, kind, size]),
-            over_es=t_interval(changes[name, kind, size] - changes.get(("es", kind, size), unknown)),
-        )
-        for name, kind, size in jobs
-    ]
+    over_es = {job: own - changes.get(("es", *job[1:]), np.full(estimates, np.nan)) for job, own in changes.items()}
+    return [Gain(*job, gain=t_interval(changes[job]), over_es=t_interval(over_es[job])) for job in jobs]

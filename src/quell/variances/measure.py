@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from quell import registry
 from quell.policy.fisher import Metric
 from quell.rollout import Compute
 from quell.stats import mean, spread
 from quell.variances.points import Point
 from quell.variances.rows import Row
-from quell.variances.session import Facts, Measured, Scale, Session, label
+from quell.variances.session import Facts, Measured, Scale, Session
 
 Tell = Callable[[str, int, int], None]
 """Called with (what, done, total)."""
@@ -54,16 +55,17 @@ def measure(
     `others` is the number of iterations for samplings other than that of plain ES, if not `iterations`; `metric` that
     of a natural step, for estimators that make their noise small there.
     """
-    samplings = list(dict.fromkeys(row.sampling for row in rows))
     scale = Scale()
     parts: list[Measured] = []
     facts: list[Facts] = []
-    for number, sampling in enumerate(samplings):
+    for number, sampling in enumerate(dict.fromkeys(row.sampling for row in rows)):
         chosen = [row for row in rows if row.sampling == sampling]
         learn = warmup if any(row.learns for row in chosen) else 0
         turns = iterations if number == 0 or others is None else others
 
-        def count(done: int, total: int = learn + turns, what: str = label(sampling)) -> None:
+        what = registry.name_of(sampling[0]) + (" shared noise" if sampling[1] else "")
+
+        def count(done: int, total: int = learn + turns, what: str = what) -> None:
             if tell is not None:
                 tell(what, done, total)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from quell import registry
+from quell.api import Result, load
 from quell.config import Config, Preset, flatten, full_name, replace
 from quell.errors import UsageError
 from quell.estimate import Problem
@@ -21,9 +22,6 @@ from quell.policy.normalise import ObsStats
 from quell.tasks.base import Task
 from quell.training.methods import make_config, make_policy, make_task
 from quell.types import Array
-
-if TYPE_CHECKING:
-    from quell.api import Result
 
 
 @dataclass(frozen=True)
@@ -56,8 +54,7 @@ class Point:
 
 def find_point(task: str | Task, at: str, *, preset: Preset, seed: int, settings: Mapping[str, Any]) -> Point:
     """`at` is "init", a run folder, or RUN@ITERATION (the newest checkpoint up to it)."""
-    given = None if isinstance(task, str) else task
-    name = task if isinstance(task, str) else task.name
+    name, given = (task, None) if isinstance(task, str) else (task.name, task)
     if at != "init":
         return _trained(name, given, at, seed, settings)
     config = make_config(name, "es", preset, {"seed": seed, **settings}, given).validate()
@@ -68,8 +65,6 @@ def find_point(task: str | Task, at: str, *, preset: Preset, seed: int, settings
 
 
 def _trained(name: str, given: Task | None, at: str, seed: int, settings: Mapping[str, Any]) -> Point:
-    from quell.api import load
-
     path, _, iteration = at.partition("@")
     if iteration and not iteration.isdigit():
         raise UsageError(f"--at RUN@ITERATION needs a whole number after the @, got {iteration!r}")

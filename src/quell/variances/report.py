@@ -33,26 +33,12 @@ class Report:
 
     def values(self) -> dict[str, Any]:
         """Plain values; NaN becomes None."""
-        m = self.measurement
-        config = m.point.config
-        facts = {
-            "task": config.task,
-            "at": m.point.where,
-            "label": self.label,
-            "preset": config.preset,
-            "seed": config.seed,
-            "pairs_per_iteration": config.pairs,
-            "iterations": len(m.rows[0].gradients),
-            "sigma": m.point.sigma,
-            "action_std": m.point.action_std,
-            "parameters": len(m.point.theta),
-            "horizon": m.point.task.horizon,
-            "mean_return": m.mean_return,
-            "return_std": m.return_std,
-            "steps": m.steps,
-            "reference": self.reference,
-            "rollout_seconds": m.rollout_seconds,
-        }
+        m, point, config = self.measurement, self.measurement.point, self.measurement.point.config
+        facts: dict[str, Any] = {"task": config.task, "at": point.where, "label": self.label}
+        facts |= {"preset": config.preset, "seed": config.seed, "pairs_per_iteration": config.pairs}
+        facts |= {"iterations": len(m.rows[0].gradients), "sigma": point.sigma, "action_std": point.action_std}
+        facts |= {"parameters": len(point.theta), "horizon": point.task.horizon, "reference": self.reference}
+        facts |= {name: getattr(m, name) for name in ("mean_return", "return_std", "steps", "rollout_seconds")}
         rows, gains = [_row(s) for s in self.summaries], [asdict(g) for g in self.gains]
         return dict(_plain({**facts, "rows": rows, "gains": gains}))
 

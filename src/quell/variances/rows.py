@@ -7,39 +7,26 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from quell import registry
 from quell.errors import UsageError, did_you_mean
 from quell.estimate import Estimator
 from quell.estimate.advantage import AdvantageGradient
 from quell.estimate.control_variate import ControlVariate
-from quell.estimate.control_variate.advantage import AdvantageControlVariate, within_pairs
+from quell.estimate.control_variate.advantage import AdvantageControlVariate
 from quell.estimate.control_variate.choose import ChosenCoefficients
 from quell.estimate.control_variate.coefficients import FixedCoefficient, MomentsCoefficients, SgdCoefficients
 from quell.estimate.control_variate.discount import FixedDiscounts
 from quell.estimate.policy_gradient import PolicyGradient
-from quell.estimate.returns import finite_pairs
 from quell.estimate.score import Score
 from quell.perturb import Unperturbed
 from quell.perturb.gaussian import Gaussian
 from quell.perturb.gcmc import Gcmc
 from quell.perturb.orthogonal import Orthogonal
 from quell.perturb.qmc import Qmc
-from quell.stats import spread
 from quell.types import Batch, State
 
 CV = ControlVariate(
-    shaping="none",
-    baseline="leave-one-out",
-    discount=FixedDiscounts(gammas=(1.0,)),
-    coefficients=MomentsCoefficients(),
-)
-PAPER = dataclasses.replace(
-    CV, baseline="none", discount=FixedDiscounts(gammas=(0.99,)), coefficients=SgdCoefficients(rate=1e-4)
-)
-AUTO = dataclasses.replace(
-    CV, discount=FixedDiscounts(gammas=(1.0, 0.99)), values=("network",), coefficients=ChosenCoefficients()
+    shaping="none", baseline="leave-one-out", discount=FixedDiscounts(gammas=(1.0,)), coefficients=MomentsCoefficients()
 )
 
 
@@ -47,6 +34,9 @@ def _cv(base: ControlVariate = CV, **changes: Any) -> ControlVariate:
     return dataclasses.replace(base, **changes)
 
 
+PAPER = _cv(baseline="none", discount=FixedDiscounts(gammas=(0.99,)), coefficients=SgdCoefficients(rate=1e-4))
+AUTO = _cv(discount=FixedDiscounts(gammas=(1.0, 0.99)), values=("network",), coefficients=ChosenCoefficients())
+POLICY = _cv(AUTO, coefficients=ChosenCoefficients(metric="policy"))
 BASES: dict[str, tuple[str, Estimator]] = {
     "es": ("plain ES", Score(shaping="none")),
     "re": ("the policy gradient of the perturbed members alone", _cv(coefficients=FixedCoefficient(value=-1.0))),
@@ -56,10 +46,7 @@ BASES: dict[str, tuple[str, Estimator]] = {
     "cv-linear": ("CV with a linear value function as baseline", _cv(baseline="linear")),
     "cv-network": ("CV with a network as baseline", _cv(baseline="network")),
     "auto": ("control variates chosen online, plain ES among them", AUTO),
-    "auto-policy": (
-        "the same by the variance in the policy's metric",
-        _cv(AUTO, coefficients=ChosenCoefficients(metric="policy")),
-    ),
+    "auto-policy": ("the same by the variance in the policy's metric", POLICY),
     "cv-advantage": ("CV with a critic's advantages, in the natural step's metric", AdvantageControlVariate()),
     "pg": ("policy gradient at theta, without perturbations", PolicyGradient(gamma=1.0, baseline="leave-one-out")),
     "pg-advantage": ("the same with a critic's advantages", AdvantageGradient()),
@@ -114,16 +101,13 @@ class Row:
 
 def find_row(name: str, sigma: float) -> Row:
     """`base`, `modifier`, or `base-modifier-...`, with perturbations of size sigma."""
-    bases = sorted((base for base in BASES if name == base or name.startswith(f"{base}-")), key=len)
-    base = bases[-1] if bases else "es"
-    rest = name.removeprefix(base).strip("-") if bases else name
+    base = max((base for base in BASES if f"{name}-".startswith(f"{base}-")), key=len, default="")
+    rest, base = name.removeprefix(base).strip("-"), base or "es"
     row = Row(name, BASES[base][1], updates=SGD_UPDATES if base == "cv-paper" else 0).at(sigma)
     for modifier in filter(None, rest.split("-")):
         if modifier not in MODIFIERS:
-            known = [*BASES, *MODIFIERS]
-            raise UsageError(
-                f"unknown estimator {name!r}{did_you_mean(name, known)}; known: {', '.join(known)}, joined by '-'"
-            )
+            known, listed = [*BASES, *MODIFIERS], ", ".join([*BASES, *MODIFIERS])
+            raise UsageError(f"unknown estimator {name!r}{did_you_mean(name, known)}; known: {listed}, joined by '-'")
         changes = dict(MODIFIERS[modifier])
         if "directions" in changes:
             if not row.estimator.needs.perturbed:
@@ -140,32 +124,22 @@ def find_rows(methods: Iterable[str | Row | Estimator], sigma: float) -> list[Ro
     """
     rows: dict[str, Row] = {"es": find_row("es", sigma)}
     for method in methods:
+        if isinstance(method, str) and not method.strip():
+            continue
         if isinstance(method, str):
-            if not method.strip():
-                continue
             row = find_row(method.strip(), sigma)
-        elif isinstance(method, Row):
-            row = method.at(sigma)
         else:
-            row = Row(registry.name_of(method), method).at(sigma)
+            row = (method if isinstance(method, Row) else Row(registry.name_of(method), method)).at(sigma)
         if rows.setdefault(row.name, row) != row:
             raise UsageError(f"two estimators are called {row.name!r}: give each a name with Row(name, estimator)")
     return list(rows.values())
 
 
 def unit(estimator: Estimator, batch: Batch, state: State) -> float:
-    """What an estimator divides returns by; its gradients are multiplied by that, so that all have one unit.
-
-    An estimator of somebody else's may have a method `unit(batch, state)` that says so.
-    """
-    if callable(own := getattr(estimator, "unit", None)):
-        return float(own(batch, state))
-    good = finite_pairs(batch.rollouts.rewards)
-    if isinstance(estimator, AdvantageControlVariate):
-        return float(state["scale"]) or within_pairs(np.where(np.repeat(good, 2), batch.rollouts.returns, 0.0), good)
-    if isinstance(estimator, PolicyGradient | AdvantageGradient):
-        return spread(batch.rollouts.returns[np.repeat(good, 2)]) if good.any() else 1.0
-    return 1.0
+    """What an estimator divides returns by, if it has a method `unit` that says so; its gradients are multiplied by
+    that, so that all have one unit."""
+    own = getattr(estimator, "unit", None)
+    return float(own(batch, state)) if callable(own) else 1.0
 
 
 def gamma_rows(values: Iterable[float]) -> list[Row]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from quell import registry
 from quell.errors import UsageError
-from quell.estimate import Estimator, Problem, Rows
+from quell.estimate import Problem, Rows
 from quell.estimate.reduce import calm
 from quell.keys import Stream
 from quell.policy.fisher import Metric
@@ -27,16 +27,17 @@ from quell.variances.rows import Row, unit
 IN_MEMORY = 1 << 29  # bytes of gradients per estimator; more go to a temporary file
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Measured:
-    """One estimator's gradients, in units of the measurement's `scale`."""
+    """One estimator's gradients, in units of the measurement's `scale`; filled in by a session."""
 
     row: Row
     problem: Problem
     gradients: Array  # [iterations, d] float32, possibly mapped from a temporary file
     warm: Array  # [d] mean gradient of the warm-up, independent of `gradients`
     state: State  # what was learned in the warm-up
-    seconds: float  # per iteration, without the episodes
+    seconds: float = 0.0  # per iteration, without the episodes
+    past: list[tuple[Sums, Rows]] = field(default_factory=list)  # the warm-up's, while it may be replayed
 
 
 @dataclass(frozen=True)
@@ -48,27 +49,11 @@ class Facts:
     steps: int  # real environment steps
 
 
-@dataclass
-class _Running:
-    """An estimator while it is being measured."""
-
-    row: Row
-    state: State
-    store: Array
-    warm: Array
-    past: list[tuple[Sums, Rows]] = field(default_factory=list)
-    seconds: float = 0.0
-
-    @property
-    def estimator(self) -> Estimator:
-        return self.row.estimator
-
-
 class Scale:
     """One constant that rewards are divided by: the spread of the first batch's returns.
 
-    Training divides by every batch's own spread, which makes rates of the paper's rule meaningful but the estimate
-    slightly biased; a constant does the first without the second.
+    Training divides by every batch's own, which makes rates of the paper's rule meaningful but the estimate slightly
+    biased; a constant does the first without the second.
     """
 
     value = 0.0
@@ -96,8 +81,8 @@ class Session:
         compute: Compute,
         metric: Metric | None = None,
     ) -> None:
-        self.point, self.rows, self.scale, self.number, self.compute = point, rows, scale, number, compute
-        self.metric = metric
+        self.point, self.rows, self.scale, self.number = point, rows, scale, number
+        self.compute, self.metric = compute, metric
         directions, self.shared_noise = rows[0].sampling
         self.problem = point.problem(directions)
         self.records = any(row.estimator.needs.trajectories for row in rows)
@@ -106,34 +91,26 @@ class Session:
 
     def run(self, warmup: int, iterations: int, tell: Callable[[int], None]) -> tuple[list[Measured], Facts]:
         """`warmup` iterations to learn from, then `iterations` to measure on."""
-        running = [self._start(row, iterations) for row in self.rows]
-        returns, steps, seconds = [], 0, 0.0
-        members = 2 * self.point.config.pairs
-        with make_engine(self.compute, self.point.task, self.problem, members=members) as engine:
+        problem, dim, returns, steps, seconds = self.problem, self.point.policy.dim, [], 0, 0.0
+        measured = [
+            Measured(row, problem, _store(iterations, dim), np.zeros(dim), row.estimator.init(problem))
+            for row in self.rows
+        ]
+        with make_engine(self.compute, self.point.task, problem, members=2 * self.point.config.pairs) as engine:
             for turn in range(warmup + iterations):
                 started = time.perf_counter()
                 batch = self._batch(engine, turn)
                 if turn:  # the first also starts the simulators
                     seconds += time.perf_counter() - started
-                for one in running:
+                for one in measured:
                     self._estimate(one, engine, batch, turn - warmup)
-                if turn == warmup - 1:
-                    for one in running:
+                    if turn == warmup - 1:
                         self._replay(one, warmup)
                 returns.append(batch.rollouts.returns * self.scale.value)
                 steps += int(batch.rollouts.steps.sum())
                 tell(turn + 1)
-        measured = [
-            Measured(
-                row=one.row,
-                problem=self.problem,
-                gradients=one.store,
-                warm=one.warm / max(warmup, 1),
-                state=one.state,
-                seconds=one.seconds / iterations,
-            )
-            for one in running
-        ]
+        for one in measured:
+            one.warm, one.seconds = one.warm / max(warmup, 1), one.seconds / iterations
         return measured, Facts(seconds / max(warmup + iterations - 1, 1), np.concatenate(returns), steps)
 
     def _check(self, row: Row) -> None:
@@ -144,10 +121,6 @@ class Session:
             raise UsageError(f"{row.name}: this estimator {verb} perturbations (directions)")
         if row.estimator.needs.trajectories and not self.point.policy.stochastic:
             raise UsageError(f"{row.name} needs a stochastic policy: its policy gradient is not defined without")
-
-    def _start(self, row: Row, iterations: int) -> _Running:
-        dim = self.point.policy.dim
-        return _Running(row, row.estimator.init(self.problem), store=_store(iterations, dim), warm=np.zeros(dim))
 
     def _batch(self, engine: Engine, iteration: int) -> Batch:
         config, point = self.point.config, self.point
@@ -164,17 +137,17 @@ class Session:
         scaled = dataclasses.replace(rollouts, rewards=rollouts.rewards / self.scale.of(rollouts.returns))
         return Batch(point.theta, episodes, scaled, self.metric)
 
-    def _estimate(self, one: _Running, engine: Engine, batch: Batch, measured: int) -> None:
+    def _estimate(self, one: Measured, engine: Engine, batch: Batch, measured: int) -> None:
         """Prepare, sum and combine, by hand, because the warm-up's sums may be combined again."""
-        started = time.perf_counter()
+        started, estimator = time.perf_counter(), one.row.estimator
         with calm():
-            rows = one.estimator.prepare(self.problem, batch, one.state)
-        sums = engine.total(one.estimator, batch, rows, batch.theta)
+            rows = estimator.prepare(self.problem, batch, one.state)
+        sums = engine.total(estimator, batch, rows, batch.theta)
         with calm():
-            found = one.estimator.combine(self.problem, sums, rows, one.state)
-            gradient = found.gradient * np.float32(unit(one.estimator, batch, one.state))
+            found = estimator.combine(self.problem, sums, rows, one.state)
+            gradient = found.gradient * np.float32(unit(estimator, batch, one.state))
         if measured >= 0:
-            one.store[measured] = gradient
+            one.gradients[measured] = gradient
             one.seconds += time.perf_counter() - started
             return
         one.warm += gradient
@@ -182,19 +155,12 @@ class Session:
         if one.row.updates:
             one.past.append((sums, rows))
 
-    def _replay(self, one: _Running, warmup: int) -> None:
+    def _replay(self, one: Measured, warmup: int) -> None:
         """Go over the warm-up's sums again until the learner has made as many updates as it needs."""
-        for update in range(max(0, one.row.updates - warmup) if one.past else 0):
-            sums, rows = one.past[update % len(one.past)]
+        for sums, rows in itertools.islice(itertools.cycle(one.past), max(0, one.row.updates - warmup)):
             with calm():
-                one.state = one.estimator.combine(self.problem, sums, rows, one.state).state
+                one.state = one.row.estimator.combine(self.problem, sums, rows, one.state).state
         one.past.clear()
-
-
-def label(sampling: tuple[Any, bool]) -> str:
-    """A kind of sampling in words."""
-    directions, shared_noise = sampling
-    return registry.name_of(directions) + (" shared noise" if shared_noise else "")
 
 
 def _store(iterations: int, dim: int) -> Array:

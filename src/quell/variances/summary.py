@@ -29,6 +29,8 @@ from quell.variances.measure import Measurement
 from quell.variances.session import Measured
 
 Layout = Mapping[str, tuple[slice, tuple[int, ...]]]
+Weights = Mapping[tuple[object, bool], Array]
+"""A row's sampling -> the counts of its resamples."""
 RESAMPLES = 2000
 COLUMNS = 1 << 16  # coordinates handled at a time
 
@@ -130,33 +132,25 @@ def summarise(
     metrics = METRICS if geometry else ["parameters"]
     errors = {name: _errors(measurement, geometry, name, weights, truth) for name in metrics}
     best = min(measurement.rows, key=lambda row: errors["parameters"][row.row.name].variance.value)
-    direction, layout = _direction(measurement), measurement.point.policy.layout
-    found = []
-    for row in measurement.rows:
-        signal, share = _layers(measurement, row)
-        found.append(
-            Summary(
-                name=row.row.name,
-                biased=row.row.biased,
-                metrics={name: of_rows[row.row.name] for name, of_rows in errors.items()},
-                cosine=cosines(row, best, weights[row.row.sampling]),
-                bias=bias(row, truth, direction, layout),
-                signal=signal,
-                share=share,
-                eta=coefficients(row),
-                seconds=row.seconds,
-                pace=(measurement.rollout_seconds + row.seconds) / (measurement.rollout_seconds + es.seconds),
-            )
+    direction, layout, played = _direction(measurement), measurement.point.policy.layout, measurement.rollout_seconds
+    return [
+        Summary(
+            name=row.row.name,
+            biased=row.row.biased,
+            metrics={name: of_rows[row.row.name] for name, of_rows in errors.items()},
+            cosine=cosines(row, best, weights[row.row.sampling]),
+            bias=bias(row, truth, direction, layout),
+            **_layers(row, layout),
+            eta=coefficients(row),
+            seconds=row.seconds,
+            pace=(played + row.seconds) / (played + es.seconds),
         )
-    return found
+        for row in measurement.rows
+    ]
 
 
 def _errors(
-    measurement: Measurement,
-    geometry: Geometry | None,
-    metric: str,
-    weights: Mapping[tuple[object, bool], Array],
-    truth: Measured,
+    measured: Measurement, geometry: Geometry | None, metric: str, weights: Weights, truth: Measured
 ) -> dict[str, Errors]:
     """Row -> its errors in one metric."""
 
@@ -166,15 +160,15 @@ def _errors(
     def sample(row: Measured, given: Array) -> Sample:
         return Sample(gram(given), weights[row.row.sampling])
 
-    es, known = measurement.find("es"), vectors(truth)
+    es, known = measured.find("es"), vectors(truth)
     plain, reference = sample(es, vectors(es)), sample(truth, known)
     found = {}
-    for row in measurement.rows:
+    for row in measured.rows:
         given = vectors(row)
         own = sample(row, given)
         cross = own.gram if row is truth else gram(given, known)
         gap = squared_bias(own, reference, cross, paired=row.row.sampling == truth.row.sampling)
-        found[row.row.name] = compare(own, plain, gap, unit=measurement.scale**2)
+        found[row.row.name] = compare(own, plain, gap, unit=measured.scale**2)
     return found
 
 
@@ -260,8 +254,7 @@ def cosines(row: Measured, best: Measured, weights: Array) -> Interval:
     total = best.gradients.sum(axis=0, dtype=np.float64)
     values = []
     for m, g in enumerate(row.gradients):
-        own = best.gradients[m] if row.row.sampling == best.row.sampling else 0.0
-        reference = total - own
+        reference = total - (best.gradients[m] if row.row.sampling == best.row.sampling else 0.0)
         scale = np.linalg.norm(reference) * np.linalg.norm(g.astype(np.float64))
         values.append(float(reference @ g) / scale if scale > 0 else 0.0)
     found = np.array(values)
@@ -310,17 +303,18 @@ def _direction(measurement: Measurement) -> Array:
     return np.asarray(shortest / np.linalg.norm(shortest))
 
 
-def _layers(measurement: Measurement, row: Measured) -> tuple[dict[str, float], dict[str, float]]:
-    """(signal to noise, share of the variance) per layer."""
+def _layers(row: Measured, layout: Layout) -> dict[str, dict[str, float]]:
+    """Signal to noise, and share of the variance, per layer."""
     count = len(row.gradients)
     signal, noise = {}, {}
-    for name, (where, _) in measurement.point.policy.layout.items():
+    for name, (where, _) in layout.items():
         part = row.gradients[:, where].astype(np.float64)
         noise[name] = float(part.var(axis=0, ddof=1).sum())
         squared = float(np.square(part.mean(axis=0)).sum()) - noise[name] / count
         signal[name] = squared / noise[name] if noise[name] > 0 else float("nan")
     total = sum(noise.values())
-    return signal, {name: value / total if total > 0 else float("nan") for name, value in noise.items()}
+    share = {name: value / total if total > 0 else float("nan") for name, value in noise.items()}
+    return {"signal": signal, "share": share}
 
 
 def coefficients(row: Measured) -> dict[str, float]:

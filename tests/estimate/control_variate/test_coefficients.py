@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -41,10 +40,10 @@ class OneStep(Task):
     """Theorem 1's problem: reward alpha . a after one action, observation 0 so that only the biases matter."""
 
     horizon: int = 1
-    name: ClassVar[str] = "one-step"
-    summary: ClassVar[str] = "one-step linear reward"
-    obs_size: ClassVar[int] = 1
-    action_size: ClassVar[int] = 8
+    name = "one-step"
+    summary = "one-step linear reward"
+    obs_size = 1
+    action_size = 8
 
     def simulator(self, members: int) -> OneStep:
         return self

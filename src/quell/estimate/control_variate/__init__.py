@@ -19,9 +19,9 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 
 from quell.errors import UsageError
-from quell.estimate import Estimate, Needs, Problem, Rows, batch_variance, fresh_variance
+from quell.estimate import Estimate, Needs, Problem, Rows, batch_variance, compared, fresh_variance
 from quell.estimate.control_variate.choose import second_moment
-from quell.estimate.control_variate.coefficients import Coefficients, Products, SgdCoefficients, Space
+from quell.estimate.control_variate.coefficients import Coefficients, Products, SgdCoefficients, Space, spread_of
 from quell.estimate.control_variate.columns import packed, pair_columns, policy_products, unpacked, value_weights
 from quell.estimate.control_variate.discount import Discount, LearnedDiscount
 from quell.estimate.policy_gradient import advantages, by_pair, step_weights
@@ -51,7 +51,6 @@ class ControlVariate:
     (several columns, by the variance each choice would have had so far, plain ES among them)."""
 
     name: ClassVar[str] = "control-variate"
-    summary: ClassVar[str] = "evolution strategies with structured control variates"
     needs: ClassVar[Needs] = Needs(perturbed=True, trajectories=True)
 
     def check(self) -> None:
@@ -60,22 +59,18 @@ class ControlVariate:
             raise UsageError(f"estimator.values takes linear and network, none that is the baseline, got {self.values}")
         columns, most = self.discount.columns + len(self.values), self.coefficients.columns
         if most is not None and columns > most:
-            raise UsageError(
-                f"coefficients {name_of(self.coefficients)} weigh {most} column, not {columns}; "
-                "give one discount and no values, or use --estimator.coefficients choose"
-            )
+            advice = "give one discount and no values, or use --estimator.coefficients choose"
+            raise UsageError(f"coefficients {name_of(self.coefficients)} weigh {most} column, not {columns}; {advice}")
         if not kinds and self.value_decay != ControlVariate.value_decay:
             raise UsageError("estimator.value_decay is read only where there is a value function (baseline or values)")
 
     def _baseline_kind(self) -> list[Kind]:
         return [self.baseline] if self.baseline in ("linear", "network") else []
 
-    def _value(self, problem: Problem, kind: Kind) -> ValueFunction:
-        return ValueFunction(kind, problem.policy.obs_size, decay=self.value_decay)
-
     def value_functions(self, problem: Problem) -> list[ValueFunction]:
         """The baseline's, then those with a column of their own."""
-        return [self._value(problem, kind) for kind in (*self._baseline_kind(), *self.values)]
+        kinds, size = (*self._baseline_kind(), *self.values), problem.policy.obs_size
+        return [ValueFunction(kind, size, decay=self.value_decay) for kind in kinds]
 
     def space(self, problem: Problem) -> Space:
         """What coefficients are for. Worth trying together: the first discount alone, each value function added to it,
@@ -119,19 +114,14 @@ class ControlVariate:
         baseline, exchanged = (functions[0], functions[1:]) if self._baseline_kind() else (None, functions)
         weights, learned = value_weights(xp, pair, row, baseline, exchanged)
         columns = pair_columns(xp, problem, pair, row, theta, weights, self.coefficients.precision)
-        used, trials = self._in_use(xp, columns)
+        count, in_use = len(columns) - len(self.values), 1 + self.discount.columns  # between them: trial discounts
+        used, trials = xp.concatenate([columns[:in_use], columns[count:]]), columns[in_use:count]
         terms = {"count": 1.0, "columns": used, "products": packed(xp, used), **learned}
         if len(trials):
             terms["trials"] = trials
         if self.coefficients.in_policy_metric:
             terms["gram"] = policy_products(xp, problem, self.space(problem), pair, theta, used)
         return terms
-
-    def _in_use(self, xp: Any, columns: Any) -> tuple[Any, Any]:
-        """(X and the columns in use, those of trial discounts)."""
-        count = len(columns) - 1 - len(self.values)  # discounts, with trials
-        in_use = 1 + self.discount.columns
-        return xp.concatenate([columns[:in_use], columns[1 + count :]]), columns[in_use : 1 + count]
 
     def combine(self, problem: Problem, sums: Sums, rows: Rows, state: State) -> Estimate:
         count, columns = float(sums["count"]), sums["columns"]
@@ -143,17 +133,12 @@ class ControlVariate:
         combined = columns[0] + (beta * columns[1:]).sum(axis=0) if usable else columns[0]
         squares = second_moment(products, beta) if usable else products[0, 0]
         (plain, own), learned = batch_variance(problem, state, [columns[0], combined], [products[0, 0], squares], count)
-        metrics = {
-            "variance/es": plain,
-            "variance/method": own,
-            "variance/ratio": own / plain if plain > 0 else 1.0,
-            "gamma": float(rows.shared["gammas"][0]),
-            "trouble/cv_dropped": float(not sound),
-        }
+        metrics = {"gamma": float(rows.shared["gammas"][0]), "trouble/cv_dropped": float(not sound)}
+        metrics |= compared(plain, own)
         gradient = (combined / max(count, 1)).astype(np.float32)
         if not usable:  # an overflowing policy gradient: this batch falls back to plain ES, and nothing is learned
             return Estimate(gradient, state | learned, metrics)
-        metrics |= {"eta/mean": float(beta[0].mean()), "eta/min": float(beta[0].min()), "eta/max": float(beta[0].max())}
+        metrics |= spread_of(beta[0])
         exchanged = [bool(np.any(rows.shared[kind])) for kind in self.values]
         ready = np.array([True] * self.discount.columns + exchanged)
         summed = Products(products, sums.get("gram"), count)

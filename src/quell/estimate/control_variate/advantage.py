@@ -15,15 +15,14 @@ the estimate says so (`biased`), and `quell variance` measures by how much.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from quell.estimate import Estimate, Needs, Problem, Rows
-from quell.estimate.advantage import advantage_gradients, advantage_rows
-from quell.estimate.critic import Critic
-from quell.estimate.critic.network import NetworkCritic
+from quell.estimate import Estimate, Needs, Problem, Rows, compared
+from quell.estimate.advantage import WithCritic
+from quell.estimate.control_variate.coefficients import spread_of
 from quell.estimate.returns import finite_pairs, less_other_pairs
 from quell.estimate.score import pair_score
 from quell.perturb import perturbed
@@ -37,45 +36,40 @@ WILD = 1e6  # times the returns' spread so far
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdvantageControlVariate:
+class AdvantageControlVariate(WithCritic):
     """ES and a policy gradient with a critic, each as far as it is the less noisy in the step's metric."""
 
     gamma: Annotated[float, DISCOUNT] = 0.995
-    """Discount of the advantages; 1 together with trace 1 is unbiased."""
     trace: Annotated[float, SHARE] = 0.97
-    """lambda of GAE: how far an advantage trusts rewards over the critic."""
     decay: Annotated[float, SHARE] = 0.9
     """How much of the moments behind the coefficients survives a batch."""
-    critic: Critic = field(default_factory=NetworkCritic)
-    """The value function that advantages are measured against."""
 
     name: ClassVar[str] = "advantage"
-    summary: ClassVar[str] = "ES with a critic's policy gradient as control variate, in the step's metric"
     needs: ClassVar[Needs] = Needs(perturbed=True, trajectories=True)
-
-    @property
-    def biased(self) -> bool:
-        return self.gamma < 1 or self.trace < 1
 
     def init(self, problem: Problem) -> State:
         layers = len(problem.policy.blocks)
         return {"moments": np.full((layers, 2), PRIOR), "scale": np.zeros(()), **self.critic.init(problem)}
 
+    def unit(self, batch: Batch, state: State) -> float:
+        """What rewards are divided by: the spread of past returns within pairs, or at first of this batch's."""
+        past, fresh = float(state["scale"]), within_pairs(batch.rollouts.returns, finite_pairs(batch.rollouts.rewards))
+        return past if fresh < WILD * past else fresh  # from earlier batches, unless that would overflow
+
     def prepare(self, problem: Problem, batch: Batch, state: State) -> Rows:
         returns, good = batch.rollouts.returns, finite_pairs(batch.rollouts.rewards)
         usable = np.where(np.repeat(good, 2), returns, 0.0)
-        past, fresh = float(state["scale"]), within_pairs(usable, good)
-        scale = past if fresh < WILD * past else fresh  # from earlier batches, unless that would overflow
+        scale = self.unit(batch, state)
         fitness = less_other_pairs(usable, int(good.sum())) / scale if scale > 0 else np.zeros_like(usable)
-        rows = advantage_rows(batch, good, self.critic.shared(state, batch.pairs), scale)
+        rows = self.rows(batch, good, state, scale)
         rows.pairs["fitness"] = np.where(np.repeat(good, 2), fitness, 0.0).reshape(-1, 2)
-        rows.shared["spread_within"] = np.asarray(fresh)
+        rows.shared["spread_within"] = np.asarray(within_pairs(usable, good))
         rows.shared["metric"] = batch.metric.whitening() if batch.metric is not None else ()
         return rows
 
     def terms(self, problem: Problem, pair: Pair, row: dict[str, Any], theta: Any, xp: Any = np) -> dict[str, Any]:
         thetas = xp.stack([perturbed(theta, problem.directions.sigma, eps) for eps in pair.eps])
-        gradients, learned = advantage_gradients(xp, problem, self, pair, row, thetas)
+        gradients, learned = self.gradients(xp, problem, pair, row, thetas)
         x = pair_score(xp, row["fitness"], pair.eps, problem.directions)
         columns = xp.stack([x, x - (gradients[0] + gradients[1]) / 2])
         wide = columns.astype(np.float64) if xp is np else columns
@@ -84,24 +78,19 @@ class AdvantageControlVariate:
 
     def combine(self, problem: Problem, sums: Sums, rows: Rows, state: State) -> Estimate:
         count, (x, y), products = float(sums["count"]), sums["columns"], sums["products"]
-        layers = _per_layer(problem, self._coefficients(state))
+        xy, yy = state["moments"].T
+        beta = -xy / yy  # of each layer
         sound = bool(np.isfinite(y).all() and np.isfinite(products).all())
-        beta = layers if sound else np.zeros_like(layers)
-        combined = x + beta * (y if sound else 0.0)
+        sizes = [where.stop - where.start for where in problem.policy.blocks]
+        combined = x + np.repeat(beta, sizes) * y if sound else x
         gradient = (combined / max(count, 1)).astype(np.float32)
-        metrics = self._metrics(problem, rows, sums, self._coefficients(state), combined, sound)
+        metrics = self._metrics(problem, rows, sums, beta, combined, sound)
         scale = _next_scale(state, rows)
         if not sound or not count:  # an overflowing policy gradient: this batch is plain ES, and nothing is learned
             return Estimate(gradient, {**state, "scale": scale}, metrics)
         state = self.critic.update(problem, state, sums, int(rows.shared["iteration"]))
-        learned = products[:, [1, 2]]
-        moments = self.decay * state["moments"] + learned if rows.shared["metric"] else state["moments"]
+        moments = self.decay * state["moments"] + products[:, [1, 2]] if rows.shared["metric"] else state["moments"]
         return Estimate(gradient, {**state, "moments": moments, "scale": scale}, metrics)
-
-    def _coefficients(self, state: State) -> Array:
-        """beta of each layer."""
-        xy, yy = state["moments"].T
-        return -xy / yy
 
     def _metrics(self, problem: Problem, rows: Rows, sums: Sums, beta: Array, combined: Array, sound: bool) -> Metrics:
         """Variances of ES and of this estimate in the step's metric, from independent pairs."""
@@ -114,14 +103,7 @@ class AdvantageControlVariate:
         squares = whitened_products(np, problem.policy, whitening, means, crossed=False).sum(axis=0) * count
         plain = (xx.sum() - squares[0]) / (count * (count - 1))
         own = ((xx + 2 * beta * xy + beta**2 * yy).sum() - squares[1]) / (count * (count - 1)) if sound else plain
-        return metrics | {
-            "variance/es": float(plain),
-            "variance/method": float(own),
-            "variance/ratio": float(own / plain) if plain > 0 else 1.0,
-            "eta/mean": float(beta.mean()),
-            "eta/min": float(beta.min()),
-            "eta/max": float(beta.max()),
-        }
+        return metrics | compared(float(plain), float(own)) | spread_of(beta)
 
 
 def within_pairs(returns: Array, good: Array) -> float:
@@ -139,14 +121,6 @@ def _next_scale(state: State, rows: Rows) -> Array:
     if not np.isfinite(fresh):
         return state["scale"]
     return np.asarray(np.hypot(np.sqrt(MEMORY) * past, np.sqrt(1 - MEMORY) * fresh) if past else fresh)
-
-
-def _per_layer(problem: Problem, values: Array) -> Array:
-    """One value per block of theta, spread over its coordinates."""
-    spread = np.empty(problem.policy.dim)
-    for where, value in zip(problem.policy.blocks, values, strict=True):
-        spread[where] = value
-    return spread
 
 
 ESTIMATORS = [AdvantageControlVariate]

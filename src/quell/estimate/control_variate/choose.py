@@ -22,17 +22,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
-from quell.estimate.control_variate.coefficients import Granularity, Products, Space
+from quell.estimate.control_variate.coefficients import Products, Space
 from quell.registry import SHARE
 from quell.types import Array, Metrics, State
 
 MEMORY = 0.9  # decay of the scores: about the last ten batches decide
-VARIANTS: tuple[tuple[Granularity, float], ...] = (
-    ("scalar", 0.0),
-    ("layer", 0.0),
-    ("coordinate", 10.0),
-    ("coordinate", 100.0),
-)
+VARIANTS = (("scalar", 0.0), ("layer", 0.0), ("coordinate", 10.0), ("coordinate", 100.0))
 """In the parameters' metric: (granularity, pseudo-pairs that pull a coordinate towards its layer)."""
 
 
@@ -53,18 +48,20 @@ class ChosenCoefficients:
     def in_policy_metric(self) -> bool:
         return self.metric == "policy"
 
+    @property
+    def _family(self) -> type[InParameters | InPolicy]:
+        return InPolicy if self.in_policy_metric else InParameters
+
     def init(self, space: Space) -> State:
-        return {**_family(self.metric).init(space), "pairs": np.zeros(())}
+        return {**self._family.init(space), "pairs": np.zeros(())}
 
     def coefficients(self, space: Space, state: State) -> tuple[Array, Metrics]:
-        beta, used = _family(self.metric).best(space, state)
+        beta, used = self._family.best(space, state)
         return beta, {"auto/plain": float((used == 0).mean())}
 
     def update(self, space: Space, state: State, products: Products, ready: Array) -> tuple[State, Metrics]:
         """Score every candidate on a batch, then learn from it."""
-        family = _family(self.metric)
-        known = np.concatenate([[True], ready])
-        moments, scores = family.learn(space, state, products, known)
+        moments, scores = self._family.learn(space, state, products, np.concatenate([[True], ready]))
         state = {
             **state,
             "moments": self.decay * state["moments"] + moments,
@@ -74,18 +71,22 @@ class ChosenCoefficients:
         return state, {}
 
 
-def _family(metric: str) -> type[InParameters | InPolicy]:
-    return InPolicy if metric == "policy" else InParameters
+class Candidates:
+    """Plain ES, and every subset of the columns in every variant."""
+
+    variants: ClassVar[tuple[str, ...]]
+
+    @classmethod
+    def names(cls, space: Space) -> list[str]:
+        """In the order of the scores."""
+        subsets = ["+".join(map(str, subset)) for subset in space.subsets]
+        return ["plain", *(f"{subset} {variant}" for subset in subsets for variant in cls.variants)]
 
 
-class InParameters:
+class InParameters(Candidates):
     """Candidates by total variance; state: decayed sums of products per coordinate, and scores per layer."""
 
-    @staticmethod
-    def names(space: Space) -> list[str]:
-        """Of the candidates, in the order of the scores."""
-        names = [f"{'+'.join(map(str, subset))} {per} {pull:g}" for subset in space.subsets for per, pull in VARIANTS]
-        return ["plain", *names]
+    variants = tuple(f"{per} {pull:g}" for per, pull in VARIANTS)
 
     @classmethod
     def init(cls, space: Space) -> State:
@@ -97,36 +98,29 @@ class InParameters:
         """(beta [K, d], which candidate each coordinate uses [d])."""
         best = state["scores"].argmin(axis=0)  # the first of equals: plain ES until there is evidence
         beta, used = np.zeros((space.columns, space.dim)), np.zeros(space.dim, np.int64)
-        for number, candidate in enumerate(cls._all(space, state, set(best.tolist()))):
-            if candidate is not None:
-                for where in (space.layers[layer] for layer in np.flatnonzero(best == number)):
-                    beta[:, where], used[where] = candidate[:, where], number
+        for number, candidate in cls._all(space, state, set(best.tolist())):
+            for where in (space.layers[layer] for layer in np.flatnonzero(best == number)):
+                beta[:, where], used[where] = candidate[:, where], number
         return beta, used
 
     @classmethod
     def learn(cls, space: Space, state: State, products: Products, known: Array) -> tuple[Array, Array]:
         """(what a batch adds to the moments, what to the scores)."""
-        candidates = (beta for beta in cls._all(space, state) if beta is not None)
-        per_candidate = [second_moment(products.sums, beta) for beta in candidates]
-        scores = np.array([[float(values[where].sum()) for where in space.layers] for values in per_candidate])
+        squares = (second_moment(products.sums, beta) for _, beta in cls._all(space, state))
+        scores = np.array([[float(values[where].sum()) for where in space.layers] for values in squares])
         return np.where(known[:, None, None] & known[None, :, None], products.sums, 0.0), scores
 
     @classmethod
-    def _all(cls, space: Space, state: State, wanted: set[int] | None = None) -> Iterator[Array | None]:
-        """Coefficients [K, d] of every candidate in order; None for those not wanted."""
-        yield np.zeros((space.columns, space.dim))
+    def _all(cls, space: Space, state: State, wanted: set[int] | None = None) -> Iterator[tuple[int, Array]]:
+        """(number, coefficients [K, d]) of every candidate in order, without the subsets of which none is wanted."""
+        yield 0, np.zeros((space.columns, space.dim))
         for group, subset in enumerate(space.subsets):
-            numbers = [1 + group * len(VARIANTS) + i for i in range(len(VARIANTS))]
-            if wanted is not None and not wanted & set(numbers):
-                yield from [None] * len(VARIANTS)
-                continue
-            for number, values in zip(numbers, cls._variants(space, state, subset), strict=True):
-                if wanted is not None and number not in wanted:
-                    yield None
-                    continue
-                beta = np.zeros((space.columns, space.dim))
-                beta[list(subset)] = values
-                yield beta
+            numbers = range(1 + group * len(VARIANTS), 1 + (group + 1) * len(VARIANTS))
+            if wanted is None or wanted & set(numbers):
+                for number, values in zip(numbers, cls._variants(space, state, subset), strict=True):
+                    beta = np.zeros((space.columns, space.dim))
+                    beta[list(subset)] = values
+                    yield number, beta
 
     @staticmethod
     def _variants(space: Space, state: State, subset: tuple[int, ...]) -> Iterator[Array]:
@@ -145,26 +139,17 @@ class InParameters:
             yield {"scalar": scalar, "layer": layer}.get(per, share * own + (1 - share) * layer)
 
 
-class InPolicy:
+class InPolicy(Candidates):
     """Candidates by what they do to the policy: every subset with one coefficient for all layers or one per layer.
 
     State: decayed products P, one row for each column's part in each layer, and every candidate's score.
     """
 
-    @staticmethod
-    def size(space: Space) -> int:
-        """Rows of P: (1 + K) columns times the layers."""
-        return (1 + space.columns) * len(space.layers)
-
-    @staticmethod
-    def names(space: Space) -> list[str]:
-        """Of the candidates, in the order of the scores."""
-        names = [f"{'+'.join(map(str, subset))} {per}" for subset in space.subsets for per in ("scalar", "layer")]
-        return ["plain", *names]
+    variants = ("scalar", "layer")
 
     @classmethod
     def init(cls, space: Space) -> State:
-        size = cls.size(space)
+        size = (1 + space.columns) * len(space.layers)
         return {"moments": np.zeros((size, size)), "scores": np.zeros(len(cls.names(space)))}
 
     @classmethod
@@ -189,7 +174,7 @@ class InPolicy:
     @classmethod
     def _all(cls, space: Space, moments: Array) -> Iterator[Array]:
         """What every row of P is multiplied by, [size], for every candidate: 1 for X, beta for the rest."""
-        size, layers = cls.size(space), len(space.layers)
+        size, layers = len(moments), len(space.layers)
         plain = np.zeros(size)
         plain[:layers] = 1
         yield plain

@@ -16,8 +16,6 @@ from quell.errors import UsageError
 from quell.registry import COUNT, SHARE, Range
 from quell.types import Array, Metrics, State
 
-Granularity = Literal["coordinate", "layer", "scalar"]
-
 
 @dataclass(frozen=True)
 class Space:
@@ -135,7 +133,7 @@ class MomentsCoefficients(OneColumn):
     """How much of the running moments survives an iteration."""
     shrinkage: Annotated[float, COUNT] = 20.0
     """Pseudo-pairs that pull a coordinate's coefficient towards its layer's."""
-    per: Granularity = "coordinate"
+    per: Literal["coordinate", "layer", "scalar"] = "coordinate"
     """One coefficient per coordinate, per layer, or for all of theta."""
 
     name: ClassVar[str] = "moments"
@@ -144,20 +142,14 @@ class MomentsCoefficients(OneColumn):
         return {"xy": np.zeros(space.dim), "yy": np.zeros(space.dim), "pairs": np.zeros(())}
 
     def coefficients(self, space: Space, state: State) -> tuple[Array, Metrics]:
-        return self._eta(space, state)[None], {}
-
-    def _eta(self, space: Space, state: State) -> Array:
-        xy, yy = state["xy"], state["yy"]
-        if self.per == "scalar":
-            return np.full(space.dim, -_ratio(xy.sum(), yy.sum()))
-        layer = np.empty(space.dim)
-        for where in space.layers:
-            layer[where] = -_ratio(xy[where].sum(), yy[where].sum())
-        if self.per == "layer":
-            return layer
-        seen = float(state["pairs"])
-        weight = seen / (seen + self.shrinkage) if seen else 0.0
-        return np.asarray(weight * -_ratio(xy, yy) + (1 - weight) * layer)
+        xy, yy, seen = state["xy"], state["yy"], float(state["pairs"])
+        eta = np.empty(space.dim)
+        for where in space.layers if self.per != "scalar" else [slice(None)]:
+            eta[where] = -_ratio(xy[where].sum(), yy[where].sum())
+        if self.per == "coordinate":
+            weight = seen / (seen + self.shrinkage) if seen else 0.0
+            eta = weight * -_ratio(xy, yy) + (1 - weight) * eta
+        return eta[None], {}
 
     def update(self, space: Space, state: State, products: Products, ready: Array) -> tuple[State, Metrics]:
         fresh = {"xy": products.sums[0, 1], "yy": products.sums[1, 1], "pairs": np.asarray(products.count)}
@@ -166,6 +158,11 @@ class MomentsCoefficients(OneColumn):
     def check(self) -> None:
         if self.per != "coordinate" and self.shrinkage != MomentsCoefficients.shrinkage:
             raise UsageError(f"coefficients.shrinkage is read only with coefficients.per coordinate, not {self.per}")
+
+
+def spread_of(eta: Array) -> Metrics:
+    """Coefficients as a run's metrics tell them."""
+    return {"eta/mean": float(eta.mean()), "eta/min": float(eta.min()), "eta/max": float(eta.max())}
 
 
 def _ratio(numerator: Any, denominator: Any) -> Any:

@@ -34,8 +34,7 @@ def value_weights(
     """
     weights: Any = row["weights"]
     learned: dict[str, Any] = {}
-    length = row["weights"].shape[-1]
-    running = xp.arange(length) < xp.asarray(pair.steps)[:, None]
+    running = xp.arange(weights.shape[-1]) < xp.asarray(pair.steps)[:, None]
     for value in [*([baseline] if baseline else []), *exchanged]:
         values, sums = value.apply(row[value.kind], pair.obs, row["reward_to_go"], pair.steps, xp)
         learned |= sums

@@ -19,8 +19,6 @@ import numpy as np
 from quell.estimate import Problem
 from quell.types import State, Sums
 
-REACH = 10.0  # observations are clipped here, so that a wild member cannot rule the fit
-
 
 class Critic(Protocol):
     """One kind of value function; its fields are its settings."""
@@ -67,8 +65,3 @@ def discounted_sum(xp: Any, values: Any, decay: float) -> Any:
 
     pairs = (xp.full_like(values, decay), values)
     return jax.lax.associative_scan(combine, pairs, reverse=True, axis=values.ndim - 1)[1]
-
-
-def clipped(xp: Any, obs: Any) -> Any:
-    """Observations as a critic sees them."""
-    return xp.clip(xp.nan_to_num(obs), -REACH, REACH)

@@ -21,7 +21,6 @@ class FeaturesCritic:
     """How much of the data behind the fit survives a batch."""
 
     name: ClassVar[str] = "features"
-    summary: ClassVar[str] = "least squares on random features"
 
     def _function(self, obs_size: int) -> ValueFunction:
         return ValueFunction("network", obs_size, decay=self.decay, units=self.units)
@@ -30,8 +29,7 @@ class FeaturesCritic:
         return self._function(problem.policy.obs_size).init()
 
     def shared(self, state: State, pairs: int) -> dict[str, Any]:
-        obs_size = (len(state["network.target"]) - 4 - self.units) // 4
-        return {"fit": self._function(obs_size).weights(state)}
+        return {"fit": self._function(0).weights(state)}  # which the size of observations does not enter
 
     def predict(self, xp: Any, row: dict[str, Any], obs: Any, time: Any) -> Any:
         function = self._function(obs.shape[-1])

@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from quell.estimate import Problem
-from quell.estimate.critic import clipped
+from quell.estimate.value import clipped
 from quell.keys import Purpose, generator
 from quell.registry import POSITIVE, SIZE
 from quell.types import Array, State, Sums
@@ -39,7 +39,6 @@ class NetworkCritic:
     """Rows in each."""
 
     name: ClassVar[str] = "network"
-    summary: ClassVar[str] = "an MLP trained by Adam on the last batches"
 
     def sizes(self, problem: Problem) -> list[tuple[int, int]]:
         """(inputs, outputs) of each layer."""
@@ -52,10 +51,8 @@ class NetworkCritic:
             scale = 0.01 if outputs == 1 and layer == len(self.hidden) else 1.0
             state[f"critic.w{layer}"] = (scale * rng.standard_normal((inputs, outputs)) / np.sqrt(inputs)).astype("f4")
             state[f"critic.b{layer}"] = np.zeros(outputs, np.float32)
-        weights = list(state.items())
-        for name, value in weights:
-            state[f"{name}.mean"], state[f"{name}.square"] = np.zeros_like(value), np.zeros_like(value)
-        return state | {
+        moments = {f"{name}.{kind}": np.zeros_like(a) for name, a in state.items() for kind in ("mean", "square")}
+        return {**state, **moments} | {
             "critic.time": np.zeros(()),  # Adam's steps so far
             "critic.centre": np.zeros(()),
             "critic.spread": np.zeros(()),
@@ -65,10 +62,13 @@ class NetworkCritic:
         }
 
     def shared(self, state: State, pairs: int) -> dict[str, Any]:
-        names = [f"critic.{kind}{layer}" for layer in range(len(self.hidden) + 1) for kind in "wb"]
         rows = np.zeros(max(2, 2 * (ROWS // (2 * pairs))))  # its length is what is asked for
         scale = {name: state[f"critic.{name}"] for name in ("centre", "spread")}
-        return {name: state[name] for name in names} | scale | {"rows": rows}
+        return {name: state[name] for name in self._weights} | scale | {"rows": rows}
+
+    @property
+    def _weights(self) -> list[str]:
+        return [f"critic.{kind}{layer}" for layer in range(len(self.hidden) + 1) for kind in "wb"]
 
     def predict(self, xp: Any, row: dict[str, Any], obs: Any, time: Any) -> Any:
         out = self._forward(xp, row, self._inputs(xp, obs, time))[..., 0]
@@ -106,8 +106,7 @@ class NetworkCritic:
             return state
         rng = generator(problem.seed, Purpose.CRITIC, iteration)
         chosen = rng.integers(batches * ROWS, size=(self.updates, self.minibatch), dtype=np.int32)
-        layers = [f"critic.{kind}{layer}" for layer in range(len(self.hidden) + 1) for kind in "wb"]
-        trained = {name: state[name] for name in state if name.removesuffix(".mean").removesuffix(".square") in layers}
+        trained = {name + kind: state[name + kind] for name in self._weights for kind in ("", ".mean", ".square")}
         targets = ((kept_target.reshape(-1) - centre) / spread).astype(np.float32)
         inputs = kept_seen.reshape(-1, kept_seen.shape[-1])
         moved, time = _train(self)(trained, np.float32(state["critic.time"]), inputs, targets, chosen)

@@ -31,7 +31,6 @@ class Ray:
     """Seconds without a sign of life after which a worker is replaced and its work done by another."""
 
     name: ClassVar[str] = "ray"
-    summary: ClassVar[str] = "workers on a Ray cluster"
 
     @property
     def processes(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,17 +15,9 @@ from quell.policy.normalise import ObsStats
 from quell.rollout.cluster import Ray
 from quell.rollout.cluster.fleet import Fleet, Job, Patience
 from quell.rollout.cluster.session import Session
-from quell.rollout.cluster.worker import Request, Scalars, Setup
+from quell.rollout.cluster.worker import Request, Setup
 from quell.tasks.base import Task
 from quell.types import Array, Batch, Episodes, Rollouts, Sums
-
-
-@dataclass
-class Traffic:
-    """Bytes of arrays in one iteration: broadcast (once, however many read it) and gathered over all workers."""
-
-    broadcast: int = 0
-    gathered: int = 0
 
 
 class RayEngine:
@@ -57,24 +49,21 @@ class RayEngine:
         self._serials = itertools.count()
         self._request: tuple[Request, Any] | None = None
         self._shards: list[tuple[range, Job]] = []
-        self.traffic = Traffic()
+        self._sent = self._gathered = 0  # bytes of an iteration's arrays: broadcast, once for all, and from all workers
 
     def rollout(self, theta: Array, episodes: Episodes, normaliser: ObsStats | None = None) -> Rollouts:
         """Run episodes; the scalars of all of them. Trajectories stay with the workers, for `total`."""
         request = Request(next(self._serials), theta, episodes, normaliser)
         reference = self._ray.put(request)
         self._request = request, reference
-        self.traffic = Traffic(broadcast=theta.nbytes)
-        count = len(episodes.members)
-        if not episodes.paired:
-            cut = [range(row, row + 1) for row in range(count)]
-        else:
+        cut = [range(row, row + 1) for row in range(len(episodes.members))]
+        if episodes.paired:
             cut = [range(2 * block.start, 2 * block.stop) for block in blocks(episodes.pairs)]
         split = shards(len(cut), self.fleet.ready)
-        jobs = [self._rollout_job(reference, range(cut[s[0]].start, cut[s[-1]].stop)) for s in split]
+        jobs = [Job(_calling("rollout", reference, range(cut[s[0]].start, cut[s[-1]].stop))) for s in split]
         self._shards = list(zip(split, jobs, strict=True))
         results = self.fleet.run(jobs)
-        self.traffic.gathered += sum(result.nbytes for result in results)
+        self._sent, self._gathered = theta.nbytes, _nbytes(results)
         return _joined(results, self._horizon if episodes.record else 1)
 
     def total(self, estimator: Estimator, batch: Batch, rows: Rows, theta: Array) -> Sums:
@@ -86,17 +75,17 @@ class RayEngine:
         request, reference = self._request
         assert batch.episodes is request.episodes
         moved = None if theta is request.theta else theta
-        self.traffic.broadcast += _nbytes(rows) + _nbytes(moved)
+        self._sent += _nbytes(rows) + _nbytes(moved)
         moved = None if moved is None else self._ray.put(moved)
         cut = blocks(batch.pairs)
         jobs = []
         for leaves, done in self._shards:
             part = rows.part(range(cut[leaves[0]].start, cut[leaves[-1]].stop))
-            call = _Contribute(reference, estimator, leaves, part, moved)
+            call = _calling("contribute", reference, estimator, leaves, part, moved)
             jobs.append(Job(call, done.holder if estimator.needs.trajectories else None))
         tree = Tree(len(cut))
         for nodes in self.fleet.run(jobs):
-            self.traffic.gathered += _nbytes(nodes)
+            self._gathered += _nbytes(nodes)
             for node, sums in sorted(nodes.items()):
                 tree.add(node, sums)
         return tree.total
@@ -107,8 +96,8 @@ class RayEngine:
             "cluster/workers": float(self.fleet.ready),
             "cluster/lost": float(self.fleet.lost),
             "cluster/reissued": float(self.fleet.reissued),
-            "cluster/bytes_out": float(self.traffic.broadcast),
-            "cluster/bytes_in": float(self.traffic.gathered),
+            "cluster/bytes_out": float(self._sent),
+            "cluster/bytes_in": float(self._gathered),
         }
 
     def close(self) -> None:
@@ -122,26 +111,13 @@ class RayEngine:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _rollout_job(self, request: Any, rows: range) -> Job:
-        return Job(lambda actor: actor.rollout.options(concurrency_group="work").remote(request, rows))
+
+def _calling(method: str, *arguments: Any) -> Callable[[Any], Any]:
+    """What asks a worker for something."""
+    return lambda actor: getattr(actor, method).options(concurrency_group="work").remote(*arguments)
 
 
-@dataclass(frozen=True)
-class _Contribute:
-    """The call for a shard's contributions."""
-
-    request: Any
-    estimator: Estimator
-    leaves: range
-    rows: Any
-    theta: Any
-
-    def __call__(self, actor: Any) -> Any:
-        call = actor.contribute.options(concurrency_group="work")
-        return call.remote(self.request, self.estimator, self.leaves, self.rows, self.theta)
-
-
-def _joined(parts: list[Scalars], width: int) -> Rollouts:
+def _joined(parts: list[Rollouts], width: int) -> Rollouts:
     """The scalars of all members in order; rewards padded with zeros to `width`, as one machine would have them."""
     count = sum(len(part.steps) for part in parts)
     rewards, row = np.zeros((count, width)), 0
@@ -149,9 +125,8 @@ def _joined(parts: list[Scalars], width: int) -> Rollouts:
         rewards[row : row + len(part.rewards), : part.rewards.shape[1]] = part.rewards
         row += len(part.rewards)
     joined = {name: np.concatenate([getattr(p, name) for p in parts]) for name in ("steps", "terminated", "obs_sums")}
-    parts_states = [part.states for part in parts if part.states is not None]
-    states = np.concatenate(parts_states) if parts_states else None
-    return Rollouts(rewards, trajectories=None, states=states, **joined)
+    states = [part.states for part in parts if part.states is not None]
+    return Rollouts(rewards, trajectories=None, states=np.concatenate(states) if states else None, **joined)
 
 
 def _nbytes(value: Any) -> int:

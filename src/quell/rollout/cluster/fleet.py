@@ -94,12 +94,9 @@ class Fleet:
             allow_out_of_order_execution=True,  # a call that was lost on the way must not hold up the next
         )(Worker)
         self.members: list[Member] = []
-        self.lost = 0
-        self.reissued = 0
-        self._why = "none could be started"
+        self.lost = self.reissued = self._wanted = self._failed_starts = 0  # failed starts: in a row
         self._slowest = self._stalled = 0.0
-        self._failed_starts = 0  # in a row
-        self._wanted = 0
+        self._why = "none could be started"
         self._ticked = self._next_look = self._next_start = time.monotonic()
         self._gather()
 
@@ -153,8 +150,6 @@ class Fleet:
     def _assign(self, todo: deque[Job]) -> None:
         """Give idle workers jobs: what they hold the data for first, then what no living worker does."""
         for member in self.members:
-            if not todo:
-                return
             if not member.ready or member.job is not None:
                 continue
             own = [job for job in todo if job.holder is member]
@@ -166,13 +161,14 @@ class Fleet:
 
     def _listen(self) -> list[tuple[Member, Any]]:
         """Wait a moment for answers; the results of calls that are done. Faults mark their worker as not alive."""
-        self._send_pings()
-        owner = {ref: member for member in self.members for ref in member.pending}
+        for member in self.members:
+            if member.ready and member.ping is None and member.quiet > self._patience.silence / BEATS:
+                member.ping = member.actor.ping.options(concurrency_group="ping").remote()
+        owner, answered = {ref: member for member in self.members for ref in member.pending}, []
         if owner:
             self._ray.wait(list(owner), num_returns=1, timeout=TICK)
             answered, _ = self._ray.wait(list(owner), num_returns=len(owner), timeout=0)
         else:
-            answered = []
             time.sleep(TICK)
         now = time.monotonic()
         passed, self._ticked = min(now - self._ticked, 2 * TICK), now
@@ -182,11 +178,6 @@ class Fleet:
         self._stalled = 0.0 if self.ready else self._stalled + passed
         return [(owner[ref], result) for ref in answered for result in self._answer(owner[ref], ref)]
 
-    def _send_pings(self) -> None:
-        for member in self.members:
-            if member.ready and member.ping is None and member.quiet > self._patience.silence / BEATS:
-                member.ping = member.actor.ping.options(concurrency_group="ping").remote()
-
     def _answer(self, member: Member, ref: Any) -> list[Any]:
         """Take in one answer: a list with the result if it is that of a call."""
         errors = self._ray.exceptions
@@ -194,35 +185,31 @@ class Fleet:
             result = self._ray.get(ref)
         except errors.ActorUnavailableError:  # a message was lost: ask again; silence decides when to give up
             self._ask_again(member, ref)
-            return []
         except errors.RayTaskError as error:
             cause = error.cause
             lost = isinstance(cause, EngineFailure) and cause.lost
             if not lost and not isinstance(cause, errors.RayError):
                 raise cause if isinstance(cause, QuellError) else EngineFailure(f"a worker failed:\n{error}") from None
             self._blame(member, cause)
-            return []
         except errors.RayError as error:
             self._blame(member, error)
-            return []
-        member.quiet = 0.0
-        if ref == member.ping:
-            member.ping = None
-            self._compare(member, working=result)
-            return []
-        if ref == member.starting:
-            member.where, member.starting = result, None
-            self._failed_starts = 0
-            return []
-        member.call = None
-        self._slowest = max(self._slowest, member.busy)
-        return [result]
+        else:
+            member.quiet = 0.0
+            if ref == member.ping:
+                member.ping = None
+                self._compare(member, working=result)
+            elif ref == member.starting:
+                member.where, member.starting, self._failed_starts = result, None, 0
+            else:
+                member.call, self._slowest = None, max(self._slowest, member.busy)
+                return [result]
+        return []
 
     def _compare(self, member: Member, *, working: bool) -> None:
         """What a worker says it does against what it should be doing."""
-        limit = self._patience.silence / 2
-        member.idle = 0.0 if working or member.call is None else member.idle + self._patience.silence / BEATS
-        if member.idle > limit * 2**member.repeats:
+        silence = self._patience.silence
+        member.idle = 0.0 if working or member.call is None else member.idle + silence / BEATS
+        if member.idle > silence / 2 * 2**member.repeats:
             member.idle, member.repeats = 0.0, member.repeats + 1
             self._ask_again(member, member.call)
 
@@ -263,10 +250,8 @@ class Fleet:
             job.attempts += 1
             if job.attempts >= ATTEMPTS:
                 raise EngineFailure(f"{ATTEMPTS} Ray workers were lost over the same shard; the last: {self._why}")
-        if self._stalled > self._patience.stall:
-            raise EngineFailure(
-                f"no Ray worker for {self._patience.stall:.0f} s; the last was lost because: {self._why}"
-            )
+        if self._stalled > (stall := self._patience.stall):
+            raise EngineFailure(f"no Ray worker for {stall:.0f} s; the last was lost because: {self._why}")
         return left
 
     def _kill(self, member: Member) -> None:

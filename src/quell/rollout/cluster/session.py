@@ -18,6 +18,7 @@ from quell.errors import QuellError, UsageError, require
 CONNECT_SECONDS = 5.0  # for the TCP connection
 CHECK_SECONDS = 20.0  # for Ray's own answer
 
+QUIETLY: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
 LOCAL_ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     # Despite its name this decides on every system whether Ray takes the machine's outward address or loopback.
@@ -64,9 +65,7 @@ def _imported_and_connected() -> bool:
 
 
 def _start_local(cpus: int) -> None:
-    if (
-        "ray" not in sys.modules
-    ):  # it is read on import; where Ray is there already, tokens are its default from 2.59 on
+    if "ray" not in sys.modules:  # which reads it on import; if it is there already: its own default from 2.59 on
         os.environ.setdefault("RAY_AUTH_MODE", "token")  # Ray makes and keeps the token itself (from 2.52 on)
     missing = {name: value for name, value in LOCAL_ENVIRONMENT.items() if name not in os.environ}
     os.environ.update(missing)
@@ -79,14 +78,7 @@ def _start_local(cpus: int) -> None:
         try:
             if services.get_node_ip_address() not in ("127.0.0.1", "::1"):
                 raise QuellError("this version of Ray cannot be kept on the loopback interface; give an --address")
-            ray.init(
-                address="local",
-                num_cpus=cpus,
-                num_gpus=0,
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level="error",
-            )
+            ray.init(address="local", num_cpus=cpus, num_gpus=0, include_dashboard=False, **QUIETLY)
         finally:
             ray_constants.ENABLE_RAY_CLUSTER = kept
     except (OSError, RuntimeError) as error:
@@ -105,7 +97,7 @@ def _connect(address: str) -> None:
     if address != "auto":
         _check_reachable(address)
     try:
-        ray.init(address=address, log_to_driver=False, logging_level="error")
+        ray.init(address=address, **QUIETLY)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise UsageError(f"no Ray cluster at {address!r}: {error}") from None
 
@@ -119,16 +111,12 @@ def _check_reachable(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
         raise UsageError(f"no Ray cluster at {address!r}: {getattr(error, 'strerror', None) or error}") from None
-    command = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
+    command = [sys.executable, "-P", "-m", "ray.scripts.scripts", "health-check", "--address", address]
     try:
-        done = subprocess.run(command, capture_output=True, timeout=CHECK_SECONDS)
-    except subprocess.TimeoutExpired:
-        done = None
-    if done is None or done.returncode:
-        raise UsageError(
-            f"what answers at {address!r} is not a healthy Ray cluster "
-            "(another program, another version of Ray, or another token?)"
-        )
+        subprocess.run(command, capture_output=True, timeout=CHECK_SECONDS, check=True)
+    except subprocess.SubprocessError:
+        why = "another program, another version of Ray, or another token?"
+        raise UsageError(f"what answers at {address!r} is not a healthy Ray cluster ({why})") from None
 
 
 @contextmanager

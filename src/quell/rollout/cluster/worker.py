@@ -13,7 +13,7 @@ from quell.estimate.reduce import Node, blocks
 from quell.policy.normalise import ObsStats
 from quell.rollout.cpu.engine import CpuEngine
 from quell.tasks.base import Task
-from quell.types import Array, Batch, Episodes, Sums
+from quell.types import Array, Batch, Episodes, Rollouts, Sums
 
 
 @dataclass(frozen=True)
@@ -37,22 +37,6 @@ class Request:
     normaliser: ObsStats | None
 
 
-@dataclass(frozen=True)
-class Scalars:
-    """What the driver learns about the episodes of a shard."""
-
-    rewards: Array  # [n, t] up to the longest episode; [n, 1] returns where no estimator asks for more
-    steps: Array  # [n]
-    terminated: Array  # [n]
-    obs_sums: Array  # [n, 2, o]
-    states: Array | None  # [n, states, o]
-
-    @property
-    def nbytes(self) -> int:
-        arrays = (self.rewards, self.steps, self.terminated, self.obs_sums, self.states)
-        return sum(a.nbytes for a in arrays if a is not None)
-
-
 class Worker:
     """One actor. Arrays are addressed by the members' rows in the whole batch, of which it fills only its own."""
 
@@ -65,10 +49,8 @@ class Worker:
     def start(self) -> tuple[str, int]:
         """Make ready to work; (host, process id). Not done on construction, so that errors arrive as they are."""
         if not self._started:  # it is asked again where the answer was lost
-            setup = self._setup
-            self._engine = CpuEngine(
-                setup.task, setup.problem, workers=setup.cores, members=setup.members, states=setup.states
-            )
+            s = self._setup
+            self._engine = CpuEngine(s.task, s.problem, workers=s.cores, members=s.members, states=s.states)
             self._started = True
         return socket.gethostname(), os.getpid()
 
@@ -76,17 +58,17 @@ class Worker:
         """A sign of life, answered by a thread of its own: whether a call is being worked on."""
         return self._working
 
-    def rollout(self, request: Request, rows: range) -> Scalars:
-        """Run the episodes of some members and tell their scalars."""
+    def rollout(self, request: Request, rows: range) -> Rollouts:
+        """Run the episodes of some members and tell their scalars: trajectories stay here.
+
+        Rewards are those up to the longest episode's end, or, where no estimator asks for more, returns [n, 1].
+        """
         with self._work():
             self._run(request, rows)
         played, cut = self._engine.results(request.episodes), slice(rows.start, rows.stop)
-        if request.episodes.record:
-            rewards = played.rewards[cut, : int(played.steps[cut].max())]
-        else:
-            rewards = played.returns[cut, None]
-        states = None if played.states is None else played.states[cut].copy()
-        return Scalars(rewards.copy(), played.steps[cut], played.terminated[cut], played.obs_sums[cut].copy(), states)
+        steps, states = played.steps[cut], None if played.states is None else played.states[cut].copy()
+        rewards = played.rewards[cut, : int(steps.max())] if request.episodes.record else played.returns[cut, None]
+        return Rollouts(rewards.copy(), steps, played.terminated[cut], None, played.obs_sums[cut].copy(), states)
 
     def contribute(
         self, request: Request, estimator: Estimator, leaves: range, rows: Rows, theta: Array | None
@@ -95,20 +77,15 @@ class Worker:
 
         Their episodes are run again, to the same bits, when it was another worker that ran them and is no more.
         """
-        with self._work():
-            return self._contribute(request, estimator, leaves, rows, request.theta if theta is None else theta)
-
-    def _contribute(
-        self, request: Request, estimator: Estimator, leaves: range, rows: Rows, theta: Array
-    ) -> dict[Node, Sums]:
-        episodes = request.episodes
-        cut = blocks(episodes.pairs)
+        episodes, cut = request.episodes, blocks(request.episodes.pairs)
         members = range(2 * cut[leaves[0]].start, 2 * cut[leaves[-1]].stop)
-        held = self._serial == request.serial and self._rows.issuperset(members)
-        if estimator.needs.trajectories and not held:
-            self._run(request, members)
-        batch = Batch(request.theta, episodes, self._engine.results(episodes))
-        return self._engine.part(estimator, batch, rows, theta, leaves=leaves, first=members.start // 2)
+        with self._work():
+            held = self._serial == request.serial and self._rows.issuperset(members)
+            if estimator.needs.trajectories and not held:
+                self._run(request, members)
+            batch = Batch(request.theta, episodes, self._engine.results(episodes))
+            where = request.theta if theta is None else theta
+            return self._engine.part(estimator, batch, rows, where, leaves=leaves, first=members.start // 2)
 
     @contextmanager
     def _work(self) -> Iterator[None]:

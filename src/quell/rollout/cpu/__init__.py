@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from quell.estimate import Problem
-from quell.registry import SIZE, check
+from quell.registry import POSITIVE, SIZE, check
 from quell.rollout import Engine, default_workers
 
 
@@ -19,6 +19,10 @@ class Cpu:
     sum: Literal["loop", "vmap"] = "loop"
     """How an estimator's terms are summed: loop (pair by pair, on threads), or vmap (all pairs at once in JAX, in
     single precision; for thousands of short episodes, and where JAX has an accelerator)."""
+
+    worker_timeout: Annotated[float, POSITIVE] = 120.0
+    """Seconds without a single environment step after which a worker is replaced; doubled when tried again, so that no
+    episode is ever cut short."""
 
     name: ClassVar[str] = "cpu"
     summary: ClassVar[str] = "processes on this machine"
@@ -33,7 +37,15 @@ class Cpu:
     def make(self, task: Any, problem: Problem, *, members: int, states: int = 0) -> Engine:
         from quell.rollout.cpu.engine import CpuEngine
 
-        return CpuEngine(task, problem, workers=self.processes, members=members, states=states, how=self.sum)
+        return CpuEngine(
+            task,
+            problem,
+            workers=self.processes,
+            members=members,
+            states=states,
+            how=self.sum,
+            timeout=self.worker_timeout,
+        )
 
 
 ENGINES = [Cpu]

@@ -7,36 +7,26 @@ pool that meets at every step. theta goes out and trajectories come back through
 from __future__ import annotations
 
 import itertools
-import os
-import socket
-import subprocess
-import sys
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from multiprocessing.connection import Connection
 from typing import Literal
 
-import cloudpickle
-
-from quell.errors import EngineFailure, QuellError
 from quell.estimate import Estimator, Problem, Rows
 from quell.estimate.reduce import Node, sum_by_loop, sum_by_vmap
 from quell.policy.network import Policy
 from quell.policy.normalise import ObsStats
+from quell.rollout.cpu.crew import Crew, Job
 from quell.rollout.cpu.memory import Layout, SharedArrays
 from quell.rollout.simulate import Setting, describe_members
 from quell.tasks.base import Task
 from quell.types import Array, Batch, Episodes, Rollouts, Sums, Trajectories
-
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 class CpuEngine:
     """Runs episodes on `workers` processes; results are the same for any number of them.
 
     `members` is the largest number of episodes ever asked for at once. The arrays of a Rollouts are views of shared
-    memory, valid until the next call.
+    memory, valid until the next call. A worker that dies, or stands still for `timeout` seconds, is replaced.
     """
 
     def __init__(
@@ -48,20 +38,18 @@ class CpuEngine:
         members: int,
         states: int = 0,
         how: Literal["loop", "vmap"] = "loop",
+        timeout: float = 120.0,
     ) -> None:
         self._problem, self._how = problem, how
-        self._arrays = SharedArrays.create(_layout(task, problem.policy, members, states))
+        workers = max(1, min(workers, members))
+        self._arrays = SharedArrays.create(_layout(task, problem.policy, members, states, workers))
         self._capacity = members
-        self._workers: list[tuple[subprocess.Popen[bytes], Connection]] = []
         self._setting = Setting(task, problem)
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="quell-estimate")
         try:
-            for _ in range(max(1, min(workers, members))):
-                self._workers.append(_start_worker(self._arrays, self._setting))
-            for process, connection in self._workers:
-                _receive(process, connection)
+            self.crew = Crew(self._setting, self._arrays, workers, timeout)
         except BaseException:
-            self.close()
+            self._arrays.close()
             raise
 
     def rollout(
@@ -76,14 +64,13 @@ class CpuEngine:
         arrays["theta"][:] = theta
         if normaliser is not None:
             arrays["obs_mean"][:], arrays["obs_scale"][:] = normaliser.normaliser()
-        bounds = [len(rows) * k // len(self._workers) for k in range(len(self._workers) + 1)]
+        bounds = [len(rows) * k // len(self.crew) for k in range(len(self.crew) + 1)]
         shares = [rows[start:end] for start, end in itertools.pairwise(bounds)]  # a pair's direction is drawn once
-        busy = [(*worker, indices) for worker, indices in zip(self._workers, shares, strict=True) if indices]
-        for _, connection, indices in busy:
-            connection.send((episodes, indices, normaliser is not None))
-        for process, connection, indices in busy:
-            _receive(process, connection, partial(describe_members, self._setting, episodes, indices))
+        self.crew.run([self._job(episodes, share, normaliser is not None) if share else None for share in shares])
         return self.results(episodes)
+
+    def _job(self, episodes: Episodes, share: range, normalise: bool) -> Job:
+        return Job((episodes, share, normalise), partial(describe_members, self._setting, episodes, share))
 
     def results(self, episodes: Episodes) -> Rollouts:
         """What the arrays hold for the members of a request."""
@@ -114,16 +101,8 @@ class CpuEngine:
         return {}
 
     def close(self) -> None:
-        self._threads.shutdown()
-        for _, connection in self._workers:
-            connection.close()
-        for process, _ in self._workers:
-            try:
-                process.wait(timeout=5)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        self._workers = []
+        self.crew.close()
+        self._threads.shutdown(cancel_futures=True)
         self._arrays.close()
 
     def __enter__(self) -> CpuEngine:
@@ -133,7 +112,7 @@ class CpuEngine:
         self.close()
 
 
-def _layout(task: Task, policy: Policy, members: int, states: int) -> Layout:
+def _layout(task: Task, policy: Policy, members: int, states: int, workers: int) -> Layout:
     n, t, o = members, task.horizon, policy.obs_size
     return {
         "theta": ((policy.dim,), "float32"),
@@ -146,39 +125,5 @@ def _layout(task: Task, policy: Policy, members: int, states: int) -> Layout:
         "terminated": ((n,), "bool"),
         "obs_sums": ((n, 2, o), "float64"),
         "states": ((n, states, o), "float32"),
+        "pulse": ((workers, 8), "int64"),  # a cache line each
     }
-
-
-def _start_worker(arrays: SharedArrays, setting: Setting) -> tuple[subprocess.Popen[bytes], Connection]:
-    ours, theirs = socket.socketpair()
-    with theirs:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "quell.rollout.cpu.worker", str(theirs.fileno()), str(arrays.fd)],
-            pass_fds=(theirs.fileno(), arrays.fd),
-            # One BLAS thread each, or they fight over the cores; and modules found here are found there.
-            env={**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,  # a Ctrl-C at the terminal goes to the trainer alone
-        )
-    connection = Connection(ours.detach())
-    # What a script or notebook defines itself, such as directions of its own, travels with its code.
-    connection.send_bytes(cloudpickle.dumps((setting, arrays.layout)))
-    return process, connection
-
-
-def _receive(
-    process: subprocess.Popen[bytes], connection: Connection, doing: Callable[[], str] = lambda: "starting"
-) -> None:
-    """Wait for a worker's answer; `doing` says what it was at, should it have died."""
-    try:
-        answer = connection.recv()
-    except (EOFError, ConnectionResetError):
-        code = process.wait()
-        how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
-        text = f"a worker process ended unexpectedly ({how}) while {doing()}"
-        raise EngineFailure(text, lost=True) from None
-    if answer is not None:
-        error, text = answer
-        if isinstance(error, QuellError):
-            raise error
-        raise EngineFailure(f"a worker failed:\n{text}")

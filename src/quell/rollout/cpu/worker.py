@@ -1,4 +1,4 @@
-"""A worker process of the CPU engine: `python -m quell.rollout.cpu.worker`.
+"""A worker process of the CPU engine: `python -P -m quell.rollout.cpu.worker`.
 
 Started as a plain subprocess (not a multiprocessing child), so that a user's script needs no `__main__` guard. It talks
 over an inherited pipe, computes in inherited anonymous shared memory, and ends when the pipe closes, also when the
@@ -7,6 +7,8 @@ engine's process was killed.
 
 from __future__ import annotations
 
+import ctypes
+import os
 import signal
 import sys
 import traceback
@@ -15,37 +17,65 @@ from multiprocessing.connection import Connection
 import mujoco
 import numpy as np
 
+from quell.errors import QuellError
 from quell.rollout.cpu.memory import SharedArrays
 from quell.rollout.simulate import LocalSimulator, Results, Setting
 from quell.tasks.mujoco import without_clock
 from quell.types import Episodes
 
+PR_SET_PDEATHSIG = 1
 
-def main(pipe: int, memory: int) -> None:
+
+def main(pipe: int, memory: int, place: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the engine's to handle
     # Unstable physics is data here; by default MuJoCo would write a log file into the working directory.
     mujoco.set_mju_user_warning(lambda message: None)
     connection = Connection(pipe)
     try:
-        setting, layout = connection.recv()
-        assert isinstance(setting, Setting)
-        arrays = SharedArrays.attach(memory, layout)
-        results = Results(**{name: arrays[name] for name in Results.__dataclass_fields__})
-        simulator = LocalSimulator(setting)
-        connection.send(None)
-        while True:
-            episodes, indices, normalise = connection.recv()
-            assert isinstance(episodes, Episodes)
-            normaliser = (arrays["obs_mean"], arrays["obs_scale"]) if normalise else None
-            try:
-                simulator.run(np.array(arrays["theta"]), episodes, indices, normaliser, results)
-                connection.send(None)
-            except Exception as error:
-                connection.send((error if isinstance(error, Exception) else None, traceback.format_exc()))
+        serve(connection, memory, place)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
+    except Exception as error:  # it could not even begin
+        connection.send(_told(error))
+
+
+def serve(connection: Connection, memory: int, place: int) -> None:
+    """Do what the engine asks for until it asks no more."""
+    setting, layout = connection.recv()
+    assert isinstance(setting, Setting)
+    arrays = SharedArrays.attach(memory, layout)
+    results = Results(**{name: arrays[name] for name in Results.__dataclass_fields__})
+    pulse = memoryview(arrays["pulse"][place])
+    simulator = LocalSimulator(setting, pulse)
+    connection.send(None)
+    while True:
+        episodes, indices, normalise = connection.recv()
+        assert isinstance(episodes, Episodes)
+        normaliser = (arrays["obs_mean"], arrays["obs_scale"]) if normalise else None
+        try:
+            simulator.run(np.array(arrays["theta"]), episodes, indices, normaliser, results)
+            connection.send(None)
+        except MemoryError:
+            os._exit(1)  # a new process has more to begin with
+        except Exception as error:
+            simulator = LocalSimulator(setting, pulse)  # who knows what state the old one is in
+            connection.send(_told(error))
+
+
+def _told(error: Exception) -> tuple[QuellError | None, str]:
+    """An error as it travels: our own classes alone, since the engine may not have the others."""
+    return error if isinstance(error, QuellError) else None, traceback.format_exc()
+
+
+def die_with(parent: int) -> None:
+    """Have the kernel kill this process with the thread that started it, even if it hangs by then."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it was quicker
+            sys.exit()
 
 
 if __name__ == "__main__":
+    die_with(int(sys.argv[4]))
     with without_clock():
-        main(int(sys.argv[1]), int(sys.argv[2]))
+        main(*map(int, sys.argv[1:4]))

@@ -7,23 +7,20 @@ would take seconds and, for terrain, an OpenGL context.
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from quell.errors import MissingExtra
-from quell.tasks.base import MujocoTask, within
+from quell.tasks.base import MujocoTask, folder_of, within
 
 SKY = "./common/skybox.xml"
 SHARED_FILES = ("./common/materials.xml", SKY, "./common/visual.xml")
 
 
-@dataclass(frozen=True, kw_only=True)
 class ControlSuiteTask(MujocoTask):
     """A task of the Control Suite: 1000 steps, no termination, rewards in [0, 1]."""
 
-    extra: ClassVar[str | None] = "dm"
-    domain: ClassVar[str]
+    extra = "dm"
+    domain: str
     """The suite's name of the model."""
 
     @property
@@ -34,7 +31,10 @@ class ControlSuiteTask(MujocoTask):
     def model(self) -> Any:
         from quell.tasks.mujoco import load_model
 
-        folder = self._folder()
+        package = folder_of("dm_control")
+        if package is None:
+            raise MissingExtra("dm", f"task {self.name!r}")
+        folder = package / "suite"
         mjcf = ET.parse(folder / f"{self.domain}.xml").getroot()
         self.adapt(mjcf)
         assets = {name: (folder / name).read_bytes() for name in SHARED_FILES}
@@ -43,14 +43,6 @@ class ControlSuiteTask(MujocoTask):
 
     def adapt(self, mjcf: ET.Element) -> None:
         """Edit the domain's model for this task, in place."""
-
-    def _folder(self) -> Path:
-        from importlib.util import find_spec
-
-        spec = find_spec("dm_control")
-        if spec is None or not spec.submodule_search_locations:
-            raise MissingExtra("dm", f"task {self.name!r}")
-        return Path(spec.submodule_search_locations[0]) / "suite"
 
 
 def small_sky(mjcf: bytes) -> bytes:
@@ -62,19 +54,22 @@ def small_sky(mjcf: bytes) -> bytes:
     return ET.tostring(root)
 
 
+def find(element: ET.Element, path: str) -> ET.Element:
+    found = element.find(path)
+    assert found is not None
+    return found
+
+
 def rise(xp: Any, x: Any, target: float, margin: float, at_margin: float = 0.0) -> Any:
     """1 from `target` upwards; below, a straight line through `at_margin` at `target - margin` down to 0."""
     return within(xp, 1 - (1 - at_margin) * (target - x) / margin, 0, 1)
 
 
 def bell(xp: Any, x: Any, margin: float) -> Any:
-    """A Gaussian bump: 1 at zero, 0.1 at +-margin."""
-    return xp.exp(NATURAL_LOG_OF_TENTH * xp.square(x / margin))
+    """A Gaussian bump: 1 at zero, 0.1 = exp(-2.3...) at +-margin."""
+    return xp.exp(-2.302585092994046 * xp.square(x / margin))
 
 
 def dome(xp: Any, x: Any) -> Any:
     """1 - x^2 inside [-1, 1], 0 outside."""
     return xp.maximum(1 - xp.square(x), 0)
-
-
-NATURAL_LOG_OF_TENTH = -2.302585092994046

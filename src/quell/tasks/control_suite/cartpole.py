@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from quell.tasks.base import Draws, State
-from quell.tasks.control_suite.base import ControlSuiteTask, bell, dome
+from quell.tasks.control_suite.base import ControlSuiteTask, bell, dome, find
 
 
-@dataclass(frozen=True, kw_only=True)
 class Cartpole(ControlSuiteTask):
     """The poles form a chain of hinges about one axis: a pole's angle is the sum of the hinges up to it."""
 
-    action_size: ClassVar[int] = 1
-    domain: ClassVar[str] = "cartpole"
-    frame_skip: ClassVar[int] = 1
+    action_size = 1
+    domain = "cartpole"
+    frame_skip = 1
 
     def observe(self, xp: Any, state: State) -> Any:
         angles = _pole_angles(xp, state)
@@ -33,11 +31,10 @@ class Cartpole(ControlSuiteTask):
         return upright * small_control * small_velocity * centred
 
 
-@dataclass(frozen=True, kw_only=True)
 class CartpoleBalance(Cartpole):
-    name: ClassVar[str] = "dm-cartpole-balance"
-    summary: ClassVar[str] = "keep a pole upright on a cart (Control Suite)"
-    obs_size: ClassVar[int] = 5
+    name = "dm-cartpole-balance"
+    summary = "keep a pole upright on a cart (Control Suite)"
+    obs_size = 5
 
     def draw(self, model: Any, rng: np.random.Generator) -> Draws:
         cart, poles = rng.uniform(-0.1, 0.1, 1), rng.uniform(-0.034, 0.034, model.nv - 1)
@@ -48,11 +45,10 @@ class CartpoleBalance(Cartpole):
         return xp.concatenate([cart, poles]), 0.01 * velocities
 
 
-@dataclass(frozen=True, kw_only=True)
 class CartpoleSwingup(Cartpole):
-    name: ClassVar[str] = "dm-cartpole-swingup"
-    summary: ClassVar[str] = "swing a pole up on a cart and hold it (Control Suite)"
-    obs_size: ClassVar[int] = 5
+    name = "dm-cartpole-swingup"
+    summary = "swing a pole up on a cart and hold it (Control Suite)"
+    obs_size = 5
 
     def draw(self, model: Any, rng: np.random.Generator) -> Draws:
         return rng.standard_normal(model.nq), rng.standard_normal(model.nv)
@@ -64,30 +60,23 @@ class CartpoleSwingup(Cartpole):
         return xp.concatenate([cart, hinge, others]), 0.01 * velocities
 
 
-@dataclass(frozen=True, kw_only=True)
 class CartpoleTwoPoles(CartpoleSwingup):
-    name: ClassVar[str] = "dm-cartpole-two-poles"
-    summary: ClassVar[str] = "swing up two poles, one on top of the other (Control Suite)"
-    obs_size: ClassVar[int] = 8
+    name = "dm-cartpole-two-poles"
+    summary = "swing up two poles, one on top of the other (Control Suite)"
+    obs_size = 8
 
     def adapt(self, mjcf: ET.Element) -> None:
-        world = _find(mjcf, "worldbody")
-        second = ET.SubElement(_find(world, "body/body"), "body", name="pole_2", pos="0 0 1", childclass="pole")
+        world = find(mjcf, "worldbody")
+        second = ET.SubElement(find(world, "body/body"), "body", name="pole_2", pos="0 0 1", childclass="pole")
         ET.SubElement(second, "joint", name="hinge_2")
         ET.SubElement(second, "geom", name="pole_2")
-        _find(world, "geom").set("pos", "0 0 -1.05")  # the floor stays below the lower pole's reach
+        find(world, "geom").set("pos", "0 0 -1.05")  # the floor stays below the lower pole's reach
         for camera, position in zip(world.iter("camera"), ("0 -5 1", "0 -4 2"), strict=True):
             camera.set("pos", position)
 
 
 def _pole_angles(xp: Any, state: State) -> Any:
     return xp.cumsum(state["qpos"][:, 1:], axis=1)
-
-
-def _find(element: ET.Element, path: str) -> ET.Element:
-    found = element.find(path)
-    assert found is not None
-    return found
 
 
 TASKS = [CartpoleBalance, CartpoleSwingup, CartpoleTwoPoles]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -13,17 +12,15 @@ from quell.tasks.control_suite.base import ControlSuiteTask, rise
 ROOT = 3  # joints that place the torso, without limits
 
 
-@dataclass(frozen=True, kw_only=True)
 class CheetahRun(ControlSuiteTask):
-    name: ClassVar[str] = "dm-cheetah-run"
-    summary: ClassVar[str] = "planar cheetah, run at 10 m/s (Control Suite)"
-    obs_size: ClassVar[int] = 17
-    action_size: ClassVar[int] = 6
-    domain: ClassVar[str] = "cheetah"
-    frame_skip: ClassVar[int] = 1
-    in_sync: ClassVar[bool] = True
-    settling_steps: ClassVar[int] = 200  # two seconds of passive falling
-    fields: ClassVar[tuple[str, ...]] = ("qpos", "qvel", "sensordata")
+    name = "dm-cheetah-run"
+    summary = "planar cheetah, run at 10 m/s (Control Suite)"
+    obs_size, action_size = 17, 6
+    domain = "cheetah"
+    frame_skip = 1
+    in_sync = True
+    settling_steps = 200  # two seconds of passive falling
+    fields = ("qpos", "qvel", "sensordata")
 
     def draw(self, model: Any, rng: np.random.Generator) -> Draws:
         return (rng.uniform(*model.jnt_range[ROOT:].T),)

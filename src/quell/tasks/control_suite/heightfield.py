@@ -18,10 +18,7 @@ AT_ONCE = 6  # places looked at before asking whether the ray has ended already
 
 
 def roof_over(heights: Array) -> Array:
-    """The highest of each point and its eight neighbours, with a border that no ray is below.
-
-    Nothing within one cell of a point reaches above its roof.
-    """
+    """The highest point within one cell of each, and around all a border that no ray is below."""
     from scipy import ndimage
 
     return np.pad(ndimage.maximum_filter(heights, 3, mode="nearest"), 1, constant_values=-np.inf)

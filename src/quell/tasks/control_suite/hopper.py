@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -13,14 +12,12 @@ from quell.tasks.control_suite.base import ControlSuiteTask, dome, rise
 TORSO, FOOT = 1, 5  # bodies
 
 
-@dataclass(frozen=True, kw_only=True)
 class DmHopper(ControlSuiteTask):
-    obs_size: ClassVar[int] = 15
-    action_size: ClassVar[int] = 4
-    domain: ClassVar[str] = "hopper"
-    frame_skip: ClassVar[int] = 4
-    in_sync: ClassVar[bool] = True
-    fields: ClassVar[tuple[str, ...]] = ("qpos", "qvel", "sensordata", "xipos")
+    obs_size, action_size = 15, 4
+    domain = "hopper"
+    frame_skip = 4
+    in_sync = True
+    fields = ("qpos", "qvel", "sensordata", "xipos")
 
     def draw(self, model: Any, rng: np.random.Generator) -> Draws:
         """Limited joints uniform in their range, the torso's angle uniform on the circle."""
@@ -41,20 +38,18 @@ class DmHopper(ControlSuiteTask):
         return xp.where((height >= 0.6) & (height <= 2), 1.0, 0.0)
 
 
-@dataclass(frozen=True, kw_only=True)
 class HopperStand(DmHopper):
-    name: ClassVar[str] = "dm-hopper-stand"
-    summary: ClassVar[str] = "planar one-legged hopper, get up and stand (Control Suite)"
+    name = "dm-hopper-stand"
+    summary = "planar one-legged hopper, get up and stand (Control Suite)"
 
     def reward(self, xp: Any, before: State, action: Any, after: State, ended: Any) -> Any:
         small_control = (dome(xp, action).mean(axis=1) + 4) / 5
         return self.standing(xp, after) * small_control
 
 
-@dataclass(frozen=True, kw_only=True)
 class HopperHop(DmHopper):
-    name: ClassVar[str] = "dm-hopper-hop"
-    summary: ClassVar[str] = "planar one-legged hopper, get up and hop at 2 m/s (Control Suite)"
+    name = "dm-hopper-hop"
+    summary = "planar one-legged hopper, get up and hop at 2 m/s (Control Suite)"
 
     def reward(self, xp: Any, before: State, action: Any, after: State, ended: Any) -> Any:
         forward_speed = after["sensordata"][:, 0]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -13,14 +12,12 @@ from quell.tasks.control_suite.base import ControlSuiteTask
 UPRIGHT_COSINE = float(np.cos(np.deg2rad(8)))
 
 
-@dataclass(frozen=True, kw_only=True)
 class PendulumSwingup(ControlSuiteTask):
-    name: ClassVar[str] = "dm-pendulum-swingup"
-    summary: ClassVar[str] = "swing a pendulum up and hold it, sparse reward (Control Suite)"
-    obs_size: ClassVar[int] = 3
-    action_size: ClassVar[int] = 1
-    domain: ClassVar[str] = "pendulum"
-    frame_skip: ClassVar[int] = 1
+    name = "dm-pendulum-swingup"
+    summary = "swing a pendulum up and hold it, sparse reward (Control Suite)"
+    obs_size, action_size = 3, 1
+    domain = "pendulum"
+    frame_skip = 1
 
     def draw(self, model: Any, rng: np.random.Generator) -> Draws:
         return (rng.uniform(-np.pi, np.pi, 1),)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from quell.tasks.base import Draws, State
-from quell.tasks.control_suite.base import ControlSuiteTask, rise
+from quell.tasks.control_suite.base import ControlSuiteTask, find, rise
 
 OTHER_TASKS = {"wall_px", "wall_py", "wall_nx", "wall_ny", "ball", "target"}
 INERTIAL, VELOCITY, FORCES = slice(0, 6), slice(6, 9), slice(9, 33)  # of sensordata
 
 
-@dataclass(frozen=True, kw_only=True)
 class Quadruped(ControlSuiteTask):
     """The robot, what it feels of itself, and a start in any orientation just above the ground.
 
@@ -23,21 +21,19 @@ class Quadruped(ControlSuiteTask):
     model has already.
     """
 
-    action_size: ClassVar[int] = 12
-    domain: ClassVar[str] = "quadruped"
-    frame_skip: ClassVar[int] = 4
-    in_sync: ClassVar[bool] = True
-    sensors_once: ClassVar[bool] = True
-    raise_until_free: ClassVar[float] = 0.01
-    fields: ClassVar[tuple[str, ...]] = ("qpos", "qvel", "act", "sensordata")
-    floor_size: ClassVar[int]
-    left_out: ClassVar[set[str]] = OTHER_TASKS
-    sensors: ClassVar[int]
+    action_size = 12
+    domain = "quadruped"
+    frame_skip = 4
+    in_sync = True
+    sensors_once = True
+    raise_until_free = 0.01
+    fields = ("qpos", "qvel", "act", "sensordata")
+    floor_size: int
+    left_out = OTHER_TASKS
+    sensors: int
 
     def adapt(self, mjcf: ET.Element) -> None:
-        world, sensors = mjcf.find("worldbody"), mjcf.find("sensor")
-        assert world is not None
-        assert sensors is not None
+        world, sensors = find(mjcf, "worldbody"), find(mjcf, "sensor")
         for section in (world, sensors):
             for child in list(section):
                 if child.get("name") in self.left_out or child.tag in self.left_out:
@@ -55,32 +51,22 @@ class Quadruped(ControlSuiteTask):
 
     def observe(self, xp: Any, state: State) -> Any:
         sensed = state["sensordata"]
-        return xp.concatenate(
-            [
-                state["qpos"][:, 7:],
-                state["qvel"][:, 6:],
-                state["act"],
-                sensed[:, VELOCITY],
-                self.upright(state)[:, None],
-                sensed[:, INERTIAL],
-                xp.arcsinh(sensed[:, FORCES]),
-            ],
-            axis=1,
-        )
+        joints = [state["qpos"][:, 7:], state["qvel"][:, 6:], state["act"]]
+        torso = [sensed[:, VELOCITY], self.upright(state)[:, None], sensed[:, INERTIAL]]
+        return xp.concatenate([*joints, *torso, xp.arcsinh(sensed[:, FORCES])], axis=1)
 
     def upright(self, state: State) -> Any:
         """Cosine of the torso's tilt."""
         return state["sensordata"][:, self.sensors + 2]
 
 
-@dataclass(frozen=True, kw_only=True)
 class QuadrupedWalk(Quadruped):
-    name: ClassVar[str] = "dm-quadruped-walk"
-    summary: ClassVar[str] = "four-legged robot, walk at 0.5 m/s (Control Suite; the paper's AntWalk)"
-    obs_size: ClassVar[int] = 78
-    floor_size: ClassVar[int] = 10
-    left_out: ClassVar[set[str]] = OTHER_TASKS | {"terrain", "rangefinder"}
-    sensors: ClassVar[int] = 36
+    name = "dm-quadruped-walk"
+    summary = "four-legged robot, walk at 0.5 m/s (Control Suite; the paper's AntWalk)"
+    obs_size = 78
+    floor_size = 10
+    left_out = OTHER_TASKS | {"terrain", "rangefinder"}
+    sensors = 36
 
     def reward(self, xp: Any, before: State, action: Any, after: State, ended: Any) -> Any:
         speed = after["sensordata"][:, VELOCITY][:, 0]

@@ -7,13 +7,12 @@ ten times as long as the physics, so the terrain is left to our own ray casting,
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from quell.tasks.base import Array, Draws, State, Terrain
-from quell.tasks.control_suite.base import rise
+from quell.tasks.control_suite.base import find, rise
 from quell.tasks.control_suite.heightfield import cast, roof_over
 from quell.tasks.control_suite.quadruped import Quadruped
 
@@ -30,22 +29,18 @@ UNITS = np.array([CELL, CELL, 5.0])  # metres per cell and per height
 REACH = 19.1  # metres; from here on tanh is 1 to the last bit, as it is for nothing in sight
 
 
-@dataclass(frozen=True, kw_only=True)
 class QuadrupedEscape(Quadruped):
-    name: ClassVar[str] = "dm-quadruped-escape"
-    summary: ClassVar[str] = (
-        "four-legged robot, climb out of a bowl of random terrain (Control Suite; the paper's AntEscape)"
-    )
-    obs_size: ClassVar[int] = 101
-    own_model: ClassVar[bool] = True
-    unseen_geom: ClassVar[int] = 1  # the terrain
-    floor_size: ClassVar[int] = 40
-    sensors: ClassVar[int] = 56
+    name = "dm-quadruped-escape"
+    summary = "four-legged robot, climb out of a bowl of random terrain (Control Suite; the paper's AntEscape)"
+    obs_size = 101
+    own_model = True
+    unseen_geom = 1  # the terrain
+    floor_size = 40
+    sensors = 56
 
     def adapt(self, mjcf: ET.Element) -> None:
         super().adapt(mjcf)
-        sensors = mjcf.find("sensor")
-        assert sensors is not None
+        sensors = find(mjcf, "sensor")
         # The world's origin as seen from the torso, and a point in front of the robot as seen from the world.
         from_torso = {"objtype": "xbody", "objname": "world", "reftype": "xbody", "refname": "torso"}
         ET.SubElement(sensors, "framepos", from_torso)
@@ -60,10 +55,7 @@ class QuadrupedEscape(Quadruped):
         return Terrain(heights, roof_over(heights))
 
     def look(self, terrain: Terrain, site_xpos: Array, site_xmat: Array, sensordata: Array) -> None:
-        """The terrain, where it is nearer than what MuJoCo found, which saw through it.
-
-        Its underside is left out; it lies below the floor.
-        """
+        """The terrain, where nearer than what MuJoCo found through it; its underside, below the floor, is left out."""
         starts = (site_xpos[FINDERS] - CORNER) / UNITS
         rays = site_xmat[FINDERS, 2::3] / UNITS  # along each site's z axis
         ground = cast(terrain, starts, rays, CELL, REACH)

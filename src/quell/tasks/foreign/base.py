@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,63 +20,40 @@ LARGE_STEPS: dict[str, Any] = {"sigma": 0.1, "lr": 0.02}
 """And of those with discrete actions: which one is taken changes only under large steps."""
 
 
-@dataclass(frozen=True)
-class Facts:
-    """What a made environment says about itself."""
-
-    obs_size: int
-    action_size: int
-    discrete: bool
-    time_limit: int | None
-
-    @classmethod
-    def of_spaces(cls, observations: Any, actions: Any, time_limit: int | None) -> Facts:
-        reader = ActionReader(actions)
-        return cls(observation_filler(observations)[0], reader.size, reader.discrete, time_limit)
-
-    def horizon(self, asked: int, name: str) -> int:
-        """Steps of an episode: those asked for or, if that is 0, the environment's own time limit."""
-        if not asked and not self.time_limit:
-            raise UsageError(f"{name} has no time limit of its own: say how long an episode is, e.g. horizon=1000")
-        return asked or self.time_limit or 0
-
-
 @dataclass(frozen=True, kw_only=True)
 class ForeignTask(Task):
-    """A task whose sizes are those of somebody else's environment.
+    """A task with the sizes of somebody else's environment, which workers need not make to find them out."""
 
-    `facts` travel with the task, so that worker processes need not make an environment to find out.
-    """
+    name: str
+    summary: str = field(compare=False, repr=False)
+    obs_size: int = field(compare=False, repr=False)
+    action_size: int = field(compare=False, repr=False)
+    discrete: bool = field(compare=False, repr=False)
+    tuned: Mapping[str, Any] = field(compare=False, repr=False)
+    time_limit: int | None = field(compare=False, repr=False)
+    """The environment's own."""
 
-    label: str
-    """The task's name."""
-    facts: Facts = field(compare=False, repr=False)
+    can_terminate = True
 
-    can_terminate: ClassVar[bool] = True
-
-    @property
-    def name(self) -> str:
-        return self.label
-
-    @property
-    def summary(self) -> str:
-        return f"{self.label}, as the environment's authors made it"
-
-    @property
-    def obs_size(self) -> int:
-        return self.facts.obs_size
-
-    @property
-    def action_size(self) -> int:
-        return self.facts.action_size
-
-    @property
-    def discrete(self) -> bool:
-        return self.facts.discrete
-
-    @property
-    def tuned(self) -> Mapping[str, Any]:
-        return UNKNOWN_SCALES | (LARGE_STEPS if self.discrete else {})
+    @classmethod
+    def of_spaces(
+        cls, name: str, horizon: int, observations: Any, actions: Any, time_limit: int | None, **more: Any
+    ) -> Self:
+        """The task on environments with these spaces; horizon 0 stands for their own time limit."""
+        if not horizon and not time_limit:
+            raise UsageError(f"{name} has no time limit of its own: say how long an episode is, e.g. horizon=1000")
+        reader = ActionReader(actions)
+        return cls(
+            name=name,
+            summary=f"{name}, as the environment's authors made it",
+            horizon=horizon or time_limit or 0,
+            obs_size=observation_filler(observations)[0],
+            action_size=reader.size,
+            discrete=reader.discrete,
+            tuned=UNKNOWN_SCALES | (LARGE_STEPS if reader.discrete else {}),
+            time_limit=time_limit,
+            **more,
+        )
 
     def replay(self, seed: int) -> str:
         """How to start the episode with this seed again, as code."""
@@ -153,10 +130,8 @@ class ForeignSimulator:
             raise self._failure(member, f"observation is NaN or infinite at flat positions {values[:8]}")
         return self._observations
 
-    def _blame(self, member: int, error: Exception) -> EnvironmentFailure:
-        return self._failure(member, describe(error))
-
-    def _failure(self, member: int, what: str) -> EnvironmentFailure:
+    def _failure(self, member: int, what: str | Exception) -> EnvironmentFailure:
+        what = describe(what) if isinstance(what, Exception) else what
         seed = self._seeds[member]
         when = f"at step {self._time}" if self._time else "at reset"
         again = self.task.replay(seed)

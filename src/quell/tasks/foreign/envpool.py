@@ -1,4 +1,4 @@
-"""Any EnvPool environment as a task: `envpool:ID`.
+"""Any EnvPool environment as a task, `envpool:ID`, and bipedalwalker, which has a name of its own.
 
 EnvPool takes seeds only when a pool is made, so each reset makes a new pool, with one seed per episode drawn from
 its member's generator. The pool works in asynchronous mode with batches of one: only members whose episode is
@@ -11,14 +11,14 @@ import importlib
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quell.errors import UsageError, did_you_mean, require
-from quell.tasks.base import Array
-from quell.tasks.foreign.base import Facts, ForeignSimulator, ForeignTask, as_pairs
+from quell.tasks.base import Array, Task
+from quell.tasks.foreign.base import ForeignSimulator, ForeignTask, as_pairs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +27,8 @@ class EnvPoolTask(ForeignTask):
     kwargs: tuple[tuple[str, Any], ...] = ()
     """Arguments for making the environment, as (name, value) pairs."""
 
-    engine: ClassVar[str] = "envpool"
-    extra: ClassVar[str | None] = "envpool"
+    engine = "envpool"
+    extra = "envpool"
 
     @property
     def original(self) -> str:
@@ -47,7 +47,7 @@ class EnvPoolSimulator(ForeignSimulator):
         self._id = task.env_id
         self._kwargs = dict(task.kwargs)
         observations, actions, _ = describe(task.env_id, **self._kwargs)
-        if task.facts.time_limit is not None:
+        if task.time_limit is not None:
             self._kwargs["max_episode_steps"] = task.horizon
         super().__init__(task, observations, actions)
         self._pool: Any = None
@@ -79,13 +79,13 @@ class EnvPoolSimulator(ForeignSimulator):
             try:
                 self._record(member, _first(observation), reward[0], terminated[0], truncated[0])
             except Exception as error:
-                raise self._blame(member, error) from error
+                raise self._failure(member, error) from error
 
 
 def from_id(env_id: str, horizon: int = 0, **kwargs: Any) -> EnvPoolTask:
     """The task `envpool:ID`; other keywords go to EnvPool."""
-    name, given, facts = f"envpool:{env_id}", as_pairs(kwargs), Facts.of_spaces(*describe(env_id, **kwargs))
-    return EnvPoolTask(label=name, env_id=env_id, horizon=facts.horizon(horizon, name), kwargs=given, facts=facts)
+    given, facts = as_pairs(kwargs), describe(env_id, **kwargs)
+    return EnvPoolTask.of_spaces(f"envpool:{env_id}", horizon, *facts, env_id=env_id, kwargs=given)
 
 
 def describe(env_id: str, **kwargs: Any) -> tuple[Any, Any, int | None]:
@@ -121,3 +121,28 @@ def _envpool() -> Any:
 def _quiet() -> warnings.catch_warnings[Any]:
     """Leave out what EnvPool's own spaces make Gymnasium say: nobody running a task can act on it."""
     return warnings.catch_warnings(category=UserWarning, action="ignore")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BipedalWalker(Task):
+    """Walk over gently rough ground; BipedalWalker-v3 (Box2D) as EnvPool runs it.
+
+    Gymnasium's own runs the same model at three quarters of the speed or less (`gym:BipedalWalker-v3`); from a matched
+    start the two agree to 1e-3 in the observation over 50 steps.
+    """
+
+    horizon: int = 1600
+
+    name = "bipedalwalker"
+    original = "envpool:BipedalWalker-v3"
+    summary = "two legs over rough ground (BipedalWalker-v3)"
+    obs_size, action_size = 24, 4
+    can_terminate = True
+    engine, extra = "envpool", "envpool"
+
+    def simulator(self, members: int) -> EnvPoolSimulator:
+        require("envpool", f"task {self.name!r}")
+        return from_id("BipedalWalker-v3", self.horizon).simulator(members)
+
+
+TASKS = [BipedalWalker]

@@ -13,24 +13,21 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quell.errors import EnvironmentFailure, MissingExtra, UsageError, did_you_mean
 from quell.tasks.base import Array
-from quell.tasks.foreign.base import Facts, ForeignSimulator, ForeignTask, as_pairs, describe
+from quell.tasks.foreign.base import ForeignSimulator, ForeignTask, as_pairs, describe
 
 STEP = "(observation, reward, terminated, truncated, info)"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """How to make an environment, named by exactly one of `env_id`, `spec` and `factory`.
-
-    All three are text, so that a task travels to worker processes, which make their own environments.
-    """
+    """How to make an environment, by one of `env_id`, `spec` and `factory`: text, which travels to worker processes."""
 
     env_id: str = ""
     """A registered id, such as CartPole-v1."""
@@ -43,14 +40,14 @@ class Source:
     kwargs: tuple[tuple[str, Any], ...] = ()
     """Arguments for making the environment, as (name, value) pairs."""
 
-    def task(self, label: str, horizon: int) -> GymTask:
+    def task(self, name: str, horizon: int) -> GymTask:
         """A task on such environments; horizon 0 stands for their own time limit."""
         env = self.make()
         try:
-            facts = Facts.of_spaces(env.observation_space, env.action_space, self._time_limit(env))
+            spaces = env.observation_space, env.action_space
+            return GymTask.of_spaces(name, horizon, *spaces, self._time_limit(env), source=self)
         finally:
             env.close()
-        return GymTask(label=label, source=self, facts=facts, horizon=facts.horizon(horizon, label))
 
     def make(self) -> Any:
         """A new environment, without the time limit that gymnasium.make would add: that is the engine's business."""
@@ -94,12 +91,8 @@ class Source:
 
         if self.env_id:
             return gymnasium.spec(env.spec.id).max_episode_steps  # the id may have come without its version
-        layer = env
-        while layer is not None:
-            limit = getattr(layer, "_max_episode_steps", None)  # a TimeLimit wrapper
-            if limit:
-                return int(limit)
-            layer = getattr(layer, "env", None)
+        if env.has_wrapper_attr("_max_episode_steps") and (limit := env.get_wrapper_attr("_max_episode_steps")):
+            return int(limit)  # of a TimeLimit wrapper
         if self.spec:
             return gymnasium.envs.registration.EnvSpec.from_json(self.spec).max_episode_steps
         return env.spec.max_episode_steps if env.spec is not None else None
@@ -111,7 +104,7 @@ class GymTask(ForeignTask):
 
     source: Source
 
-    engine: ClassVar[str] = "gymnasium"
+    engine = "gymnasium"
 
     @property
     def original(self) -> str | None:
@@ -145,7 +138,7 @@ class GymSimulator(ForeignSimulator):
                 observation, _ = self._envs[member].reset(seed=seed)
                 self._fill(self._observations[member], observation)
             except Exception as error:
-                raise self._blame(member, error) from error
+                raise self._failure(member, error) from error
         return self._checked()
 
     def step(self, actions: Array, active: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
@@ -157,7 +150,7 @@ class GymSimulator(ForeignSimulator):
                     raise ValueError(f"step returned {len(result)} values, {STEP} are expected")
                 self._record(member, *result[:4])
             except Exception as error:
-                raise self._blame(member, error) from error
+                raise self._failure(member, error) from error
         return self._checked(), self._rewards, self._terminated
 
 

@@ -37,8 +37,7 @@ def observation_filler(space: Any) -> tuple[int, Fill]:
     if isinstance(space, spaces.Dict):
         keys = list(space.spaces)
         return _fill_parts(
-            [observation_filler(space.spaces[key]) for key in keys],
-            lambda value: [value[key] for key in keys],
+            [observation_filler(space.spaces[key]) for key in keys], lambda value: [value[key] for key in keys]
         )
     raise UsageError(f"observations of the kind {space} cannot be flattened to a fixed number of values")
 
@@ -79,10 +78,7 @@ def _fill_parts(parts: list[tuple[int, Fill]], split: Callable[[Any], Any]) -> t
 
 
 class ActionReader:
-    """Turns float32 rows [k, size] into what the environment's action space holds, stacked [k, ...].
-
-    `size` is the number of values of a Box, or of choices of a Discrete space.
-    """
+    """Turns float32 rows [k, size] into what an action space holds, [k, ...]; `size` counts values, or choices."""
 
     def __init__(self, space: Any) -> None:
         from gymnasium import spaces

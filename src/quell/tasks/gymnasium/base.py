@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from quell.errors import UsageError
-from quell.tasks.base import Draws, MujocoTask
+from quell.tasks.base import Draws, MujocoTask, folder_of
 
 VERSIONS = ("v5", "v4")
 
 
 @dataclass(frozen=True, kw_only=True)
 class GymnasiumTask(MujocoTask):
-    """A task of Gymnasium's MuJoCo family.
+    """A task of Gymnasium's MuJoCo family; its class is called as Gymnasium calls it, without the version.
 
     `version` picks which of Gymnasium's definitions to follow. v5 is the default because it is the one
     Gymnasium maintains, and because v4 still pays for being upright on the very step that falls and, in
@@ -28,13 +25,11 @@ class GymnasiumTask(MujocoTask):
 
     version: Literal["v5", "v4"] = "v5"
 
-    family: ClassVar[str]
-    """Gymnasium's name, without the version."""
     asset: ClassVar[str]
     """Name of the model file."""
     reset_noise: ClassVar[float]
     """Half-width of the uniform noise added to the initial positions."""
-    normal_velocities: ClassVar[bool] = False
+    normal_velocities = False
     """Whether initial velocities are normal with std `reset_noise`, or uniform like the positions."""
 
     def __post_init__(self) -> None:
@@ -44,11 +39,13 @@ class GymnasiumTask(MujocoTask):
     def model(self) -> Any:
         from quell.tasks.mujoco import load_model
 
-        return load_model(asset_path(self.asset))
+        folder = folder_of("gymnasium")
+        assert folder is not None  # a core dependency
+        return load_model(str(folder / "envs/mujoco/assets" / self.asset))
 
     @property
     def original(self) -> str:
-        return f"gymnasium:{self.family}-{self.version}"
+        return f"gymnasium:{type(self).__name__}-{self.version}"
 
     def draw(self, model: Any, rng: np.random.Generator) -> Draws:
         noise = self.reset_noise
@@ -66,10 +63,6 @@ class GymnasiumTask(MujocoTask):
         return xp.ones_like(fallen, dtype=float) if self.version == "v4" else 1.0 - fallen
 
 
-@functools.cache
-def asset_path(filename: str) -> str:
-    """Path of a model file that ships with Gymnasium."""
-    spec = find_spec("gymnasium")
-    assert spec is not None  # a core dependency
-    assert spec.origin is not None
-    return str(Path(spec.origin).parent / "envs" / "mujoco" / "assets" / filename)
+def by_version(v5: Any, v4: Any) -> Any:
+    """A fact that differs between Gymnasium's versions."""
+    return property(lambda task: v5 if task.version == "v5" else v4)

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from quell.tasks.base import State
 from quell.tasks.gymnasium.base import GymnasiumTask
 
 
-@dataclass(frozen=True, kw_only=True)
 class HalfCheetah(GymnasiumTask):
-    name: ClassVar[str] = "halfcheetah"
-    summary: ClassVar[str] = "planar cheetah, run forward (Gymnasium)"
-    obs_size: ClassVar[int] = 17
-    action_size: ClassVar[int] = 6
-    family: ClassVar[str] = "HalfCheetah"
-    asset: ClassVar[str] = "half_cheetah.xml"
-    frame_skip: ClassVar[int] = 5
-    reset_noise: ClassVar[float] = 0.1
-    normal_velocities: ClassVar[bool] = True
-    tuned: ClassVar[Mapping[str, Any]] = {
-        "policy.activation": "tanh",
-        "policy.init_std": 0.14,
-        "normalise_obs": True,
-        "lr": 0.01,
-    }
+    name = "halfcheetah"
+    summary = "planar cheetah, run forward (Gymnasium)"
+    obs_size, action_size = 17, 6
+    asset = "half_cheetah.xml"
+    frame_skip = 5
+    reset_noise = 0.1
+    normal_velocities = True
+    tuned: Mapping[str, Any] = {"policy.activation": "tanh", "policy.init_std": 0.14, "normalise_obs": True, "lr": 0.01}
 
     def observe(self, xp: Any, state: State) -> Any:
         return xp.concatenate([state["qpos"][:, 1:], state["qvel"]], axis=1)

@@ -1,33 +1,32 @@
-"""Hopper: a planar one-legged robot, hop forward without falling; Gymnasium's Hopper."""
+"""A planar robot on one leg or two, hop or walk forward without falling; Gymnasium's Hopper and Walker2d.
+
+v5 of Walker2d gives both feet the same friction; v4's right foot has less than half of the left one's.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any
 
 from quell.tasks.base import State, within
-from quell.tasks.gymnasium.base import GymnasiumTask
+from quell.tasks.gymnasium.base import GymnasiumTask, by_version
 
 
-@dataclass(frozen=True, kw_only=True)
 class Hopper(GymnasiumTask):
-    name: ClassVar[str] = "hopper"
-    summary: ClassVar[str] = "planar one-legged hopper, hop forward (Gymnasium)"
-    obs_size: ClassVar[int] = 11
-    action_size: ClassVar[int] = 3
-    can_terminate: ClassVar[bool] = True
-    family: ClassVar[str] = "Hopper"
-    asset: ClassVar[str] = "hopper.xml"
-    frame_skip: ClassVar[int] = 4
-    reset_noise: ClassVar[float] = 5e-3
+    name = "hopper"
+    summary = "planar one-legged hopper, hop forward (Gymnasium)"
+    obs_size, action_size = 11, 3
+    can_terminate = True
+    asset = "hopper.xml"
+    frame_skip = 4
+    reset_noise = 5e-3
 
     def observe(self, xp: Any, state: State) -> Any:
         return xp.concatenate([state["qpos"][:, 1:], within(xp, state["qvel"], -10, 10)], axis=1)
 
     def reward(self, xp: Any, before: State, action: Any, after: State, ended: Any) -> Any:
         speed = (after["qpos"][:, 0] - before["qpos"][:, 0]) / 0.008
-        upright = self.bonus(xp, ended)
-        return speed + upright - 1e-3 * xp.square(action).sum(axis=1)
+        return speed + self.bonus(xp, ended) - 1e-3 * xp.square(action).sum(axis=1)
 
     def terminated(self, xp: Any, state: State) -> Any:
         height, rest = state["qpos"][:, 1], xp.concatenate([state["qpos"][:, 2:], state["qvel"]], axis=1)
@@ -35,4 +34,18 @@ class Hopper(GymnasiumTask):
         return ~((sizes.max(axis=1) < 100) & (height > 0.7) & (height < xp.inf) & (sizes[:, 0] < 0.2))
 
 
-TASKS = [Hopper]
+class Walker2d(Hopper):
+    """Observed and rewarded as the hopper is."""
+
+    name = "walker2d"
+    summary = "planar biped, walk forward (Gymnasium)"
+    obs_size, action_size = 17, 6
+    asset = by_version(v5="walker2d_v5.xml", v4="walker2d.xml")
+    tuned: Mapping[str, Any] = {"lr": 0.01}  # at 0.03, four runs of ten lost their gait for good
+
+    def terminated(self, xp: Any, state: State) -> Any:
+        height, angle = state["qpos"][:, 1], state["qpos"][:, 2]
+        return ~((height > 0.8) & (height < 2.0) & (angle > -1.0) & (angle < 1.0))
+
+
+TASKS = [Hopper, Walker2d]

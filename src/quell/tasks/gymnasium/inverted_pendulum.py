@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from quell.tasks.base import State, within
-from quell.tasks.gymnasium.base import GymnasiumTask
+from quell.tasks.gymnasium.base import GymnasiumTask, by_version
 
 
-@dataclass(frozen=True, kw_only=True)
 class InvertedPendulum(GymnasiumTask):
-    name: ClassVar[str] = "inverted-pendulum"
-    summary: ClassVar[str] = "keep a pole upright on a cart (Gymnasium)"
-    obs_size: ClassVar[int] = 4
-    action_size: ClassVar[int] = 1
-    can_terminate: ClassVar[bool] = True
-    family: ClassVar[str] = "InvertedPendulum"
-    asset: ClassVar[str] = "inverted_pendulum.xml"
-    frame_skip: ClassVar[int] = 2
-    reset_noise: ClassVar[float] = 0.01
+    name = "inverted-pendulum"
+    summary = "keep a pole upright on a cart (Gymnasium)"
+    obs_size, action_size = 4, 1
+    can_terminate = True
+    asset = "inverted_pendulum.xml"
+    frame_skip = 2
+    reset_noise = 0.01
 
     def observe(self, xp: Any, state: State) -> Any:
         return xp.concatenate([state["qpos"], state["qvel"]], axis=1)
@@ -32,24 +28,18 @@ class InvertedPendulum(GymnasiumTask):
         return ~(finite & (xp.abs(state["qpos"][:, 1]) <= 0.2))
 
 
-@dataclass(frozen=True, kw_only=True)
 class InvertedDoublePendulum(GymnasiumTask):
     """v5 observes one constraint force, the only one that can be non-zero; v4 observes all three."""
 
-    name: ClassVar[str] = "inverted-double-pendulum"
-    summary: ClassVar[str] = "keep two poles upright on a cart (Gymnasium)"
-    action_size: ClassVar[int] = 1
-    can_terminate: ClassVar[bool] = True
-    family: ClassVar[str] = "InvertedDoublePendulum"
-    asset: ClassVar[str] = "inverted_double_pendulum.xml"
-    frame_skip: ClassVar[int] = 5
-    fields: ClassVar[tuple[str, ...]] = ("qpos", "qvel", "qfrc_constraint", "site_xpos")
-    reset_noise: ClassVar[float] = 0.1
-    normal_velocities: ClassVar[bool] = True
-
-    @property
-    def obs_size(self) -> int:
-        return 9 if self.version == "v5" else 11
+    name = "inverted-double-pendulum"
+    summary = "keep two poles upright on a cart (Gymnasium)"
+    obs_size, action_size = by_version(v5=9, v4=11), 1
+    can_terminate = True
+    asset = "inverted_double_pendulum.xml"
+    frame_skip = 5
+    fields = ("qpos", "qvel", "qfrc_constraint", "site_xpos")
+    reset_noise = 0.1
+    normal_velocities = True
 
     def observe(self, xp: Any, state: State) -> Any:
         cart, angles = state["qpos"][:, :1], state["qpos"][:, 1:]

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from quell.tasks.base import State
 from quell.tasks.gymnasium.base import GymnasiumTask
 
 
-@dataclass(frozen=True, kw_only=True)
 class Swimmer(GymnasiumTask):
-    name: ClassVar[str] = "swimmer"
-    summary: ClassVar[str] = "three-link swimmer, swim forward (Gymnasium)"
-    obs_size: ClassVar[int] = 8
-    action_size: ClassVar[int] = 2
-    family: ClassVar[str] = "Swimmer"
-    asset: ClassVar[str] = "swimmer.xml"
-    frame_skip: ClassVar[int] = 4
-    reset_noise: ClassVar[float] = 0.1
-    tuned: ClassVar[Mapping[str, Any]] = {"policy.activation": "tanh", "policy.init_std": 0.37, "lr": 0.01}
+    name = "swimmer"
+    summary = "three-link swimmer, swim forward (Gymnasium)"
+    obs_size, action_size = 8, 2
+    asset = "swimmer.xml"
+    frame_skip = 4
+    reset_noise = 0.1
+    tuned: Mapping[str, Any] = {"policy.activation": "tanh", "policy.init_std": 0.37, "lr": 0.01}
 
     def observe(self, xp: Any, state: State) -> Any:
         return xp.concatenate([state["qpos"][:, 2:], state["qvel"]], axis=1)

@@ -15,9 +15,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,16 +34,14 @@ LEGS = [1, 2, 4, 5]  # of those, the shins and thighs, which must not touch the 
 STATE = {"joint": 6, "speed": 6, "torso": 3, "angles": 3, "velocity": 3, "x": 0, "floor": 6, "clash": 0}
 
 
-@dataclass(frozen=True, kw_only=True)
 class RoboschoolHalfCheetah(Task):
-    name: ClassVar[str] = "roboschool-halfcheetah"
-    original: ClassVar[str] = "roboschool:RoboschoolHalfCheetah-v1"
-    summary: ClassVar[str] = "heavy planar cheetah, run forward (RoboschoolHalfCheetah-v1 on PyBullet)"
-    obs_size: ClassVar[int] = 26
-    action_size: ClassVar[int] = 6
-    can_terminate: ClassVar[bool] = True
-    engine: ClassVar[str] = "pybullet"
-    extra: ClassVar[str | None] = "robo"
+    name = "roboschool-halfcheetah"
+    original = "roboschool:RoboschoolHalfCheetah-v1"
+    summary = "heavy planar cheetah, run forward (RoboschoolHalfCheetah-v1 on PyBullet)"
+    obs_size, action_size = 26, 6
+    can_terminate = True
+    engine = "pybullet"
+    extra = "robo"
 
     def simulator(self, members: int) -> CheetahSimulator:
         require("robo", f"task {self.name!r}")
@@ -125,31 +122,22 @@ class World:
             import pybullet
             import pybullet_data
 
-        self._p, data = pybullet, Path(pybullet_data.getDataPath())
-        self._id = pybullet.connect(pybullet.DIRECT)
-        pybullet.setGravity(0, 0, -9.8, self._id)
-        pybullet.setDefaultContactERP(0.9, self._id)
-        pybullet.setPhysicsEngineParameter(
-            fixedTimeStep=DT,
-            numSubSteps=4,
-            numSolverIterations=5,
-            restitutionVelocityThreshold=0.0,
-            deterministicOverlappingPairs=1,
-            physicsClientId=self._id,
-        )
-        (self._floor,) = pybullet.loadSDF(str(data / "plane_stadium.sdf"), physicsClientId=self._id)
-        flags = pybullet.URDF_USE_SELF_COLLISION | pybullet.URDF_USE_SELF_COLLISION_EXCLUDE_ALL_PARENTS
-        (self._body,) = pybullet.loadMJCF(
-            str(data / "mjcf" / "half_cheetah.xml"), flags=flags, physicsClientId=self._id
-        )
-        pybullet.changeDynamics(self._floor, -1, lateralFriction=0.8, restitution=0.5, physicsClientId=self._id)
+        self._p = p = pybullet
+        self._id = p.connect(p.DIRECT)
+        data, here = Path(pybullet_data.getDataPath()), {"physicsClientId": self._id}
+        p.setGravity(0, 0, -9.8, self._id)
+        p.setDefaultContactERP(0.9, self._id)
+        p.setPhysicsEngineParameter(fixedTimeStep=DT, numSubSteps=4, numSolverIterations=5, **here)
+        p.setPhysicsEngineParameter(restitutionVelocityThreshold=0.0, deterministicOverlappingPairs=1, **here)
+        (floor,) = p.loadSDF(str(data / "plane_stadium.sdf"), **here)
+        flags = p.URDF_USE_SELF_COLLISION | p.URDF_USE_SELF_COLLISION_EXCLUDE_ALL_PARENTS
+        (self._body,) = p.loadMJCF(str(data / "mjcf" / "half_cheetah.xml"), flags=flags, **here)
+        p.changeDynamics(floor, -1, lateralFriction=0.8, restitution=0.5, **here)
         for link in range(-1, 16):
-            pybullet.changeDynamics(self._body, link, restitution=0.5, physicsClientId=self._id)
+            p.changeDynamics(self._body, link, restitution=0.5, **here)
         for joint in range(16):  # switch off the motors that PyBullet adds to hold joints still
-            pybullet.setJointMotorControl2(
-                self._body, joint, pybullet.VELOCITY_CONTROL, force=0, physicsClientId=self._id
-            )
-        self._start = pybullet.saveState(self._id)
+            p.setJointMotorControl2(self._body, joint, p.VELOCITY_CONTROL, force=0, **here)
+        self._start = p.saveState(self._id)
 
     def __del__(self) -> None:
         if hasattr(self, "_id") and self._p.isConnected(self._id):

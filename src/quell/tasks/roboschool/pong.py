@@ -1,9 +1,8 @@
 """Pong: hit the ball past an opponent that waits at a random spot; RoboschoolPong-v1 without Roboschool.
 
-Observation 13: position / range and 0.5 * speed of the six joints (see pong_physics), then the clock,
-(timeout - 150) / 150. As in the original, the joints are those before a wall turns the ball around or a new
-serve moves it, and the first observation of an episode is all zeros. Action 2, clipped to +-1: the paddle's
-target velocity over 3 m/s.
+Observation 13: position / range and 0.5 * speed of the six joints (see pong_physics), then the clock, (timeout - 150) /
+150. As in the original, the joints are those before a wall turns the ball around or a new serve moves it, and the first
+observation of an episode is all zeros. Action 2, clipped to +-1: the paddle's target velocity over 3 m/s.
 
 Reward: 0.01 |vx| when the player returns the ball, +1 when it then passes the opponent, -1 when it passes the
 player. A ball that is out, or that nobody has returned for 150 steps, is served anew towards the player.
@@ -11,8 +10,7 @@ player. A ball that is out, or that nobody has returned for 150 steps, is served
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -26,14 +24,12 @@ WALL = 1.0
 SHORTEST_RALLY = 20  # steps; a serve of at most 2.5 m/s needs more to reach a paddle
 
 
-@dataclass(frozen=True, kw_only=True)
 class RoboschoolPong(ArrayTask):
-    name: ClassVar[str] = "roboschool-pong"
-    original: ClassVar[str] = "roboschool:RoboschoolPong-v1"
-    summary: ClassVar[str] = "hit the ball past a waiting opponent (RoboschoolPong-v1 as arrays)"
-    obs_size: ClassVar[int] = 13
-    action_size: ClassVar[int] = 2
-    action_limit: ClassVar[float] = 1.0
+    name = "roboschool-pong"
+    original = "roboschool:RoboschoolPong-v1"
+    summary = "hit the ball past a waiting opponent (RoboschoolPong-v1 as arrays)"
+    obs_size, action_size = 13, 2
+    action_limit = 1.0
 
     def draw(self, rng: np.random.Generator) -> Draws:
         return (draw_serves(rng, self.horizon),)

@@ -114,11 +114,7 @@ def _contact(xp: Any, position: Any) -> tuple[Any, Any]:
     depth = HALF - xp.abs(offset)
     sideways = depth[..., :1] < depth[..., 1:]
     axis = xp.concatenate([sideways, ~sideways], axis=-1)
-    normal = xp.where(
-        inside[..., None],
-        xp.sign(offset) * axis,
-        apart / xp.where(inside, 1.0, distance)[..., None],
-    )
+    normal = xp.where(inside[..., None], xp.sign(offset) * axis, apart / xp.where(inside, 1.0, distance)[..., None])
     return xp.where(inside, -xp.min(depth, axis=-1), distance) - REACH + SLOP, normal
 
 

@@ -1,0 +1,109 @@
+"""Files of a run, opened so that a folder from anywhere can do no harm: no links are followed, no pipes or devices
+opened, nothing larger than expected is read."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+from quell.errors import UsageError
+
+SMALL, LARGE, HUGE = 1 << 20, 1 << 28, 1 << 32
+"""Bytes, at most: of a config or manifest, of metrics, of a checkpoint's arrays."""
+_CAREFULLY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def read(path: Path, limit: int = SMALL) -> bytes:
+    """A regular file's contents; OSError if it is none, or larger than `limit`."""
+    with os.fdopen(_regular(path, os.O_RDONLY), "rb") as file:
+        if (size := os.fstat(file.fileno()).st_size) > limit:
+            raise OSError(f"{path} has {size:,} bytes, at most {limit:,} are expected")
+        return file.read(limit)
+
+
+def read_json(path: Path, limit: int = SMALL) -> Any:
+    """What a JSON file holds; ValueError if it is none."""
+    try:
+        return json.loads(read(path, limit))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def read_lines(path: Path, limit: int = LARGE) -> list[str]:
+    """A text file's lines, with their ends; none if there is no file."""
+    try:
+        return read(path, limit).decode(errors="replace").splitlines(keepends=True)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise UsageError(f"{str(path)!r} cannot be read: {error.strerror or error}") from None
+
+
+def as_table(line: str) -> dict[str, Any] | None:
+    """A line of metrics; None if it is half-written or something else."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    known = isinstance(row, dict) and isinstance(row.get("iteration"), int | float)
+    return row if known and all(isinstance(v, int | float | None) for v in row.values()) else None
+
+
+def append_to(path: Path) -> int:
+    """A descriptor to append to a regular file with, which is made if missing."""
+    return _regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+
+def claim(path: Path) -> int:
+    """A descriptor of a regular file, as it is or new."""
+    return _regular(path, os.O_RDWR | os.O_CREAT)
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """Write a file that must not be there yet, and flush it to disk."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CAREFULLY, 0o666), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace a small file in one step."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.unlink(missing_ok=True)  # what a kill left, or a link: never what it points to
+    write_new(temporary, data)
+    temporary.rename(path)
+    sync_folder(path.parent)
+
+
+def make_folder(path: Path) -> Path:
+    """A folder of a run, made if missing; it must not be a link to somewhere else."""
+    path.mkdir(exist_ok=True)
+    if not is_folder(path):
+        raise UsageError(f"{str(path)!r} is a link; a run's folders must be its own")
+    return path
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a path is a folder itself, not a link to one."""
+    return path.is_dir() and not path.is_symlink()
+
+
+def sync_folder(path: Path) -> None:
+    """Flush a folder's entries to disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _regular(path: Path, flags: int) -> int:
+    descriptor = os.open(path, flags | _CAREFULLY, 0o666)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(f"{path} is not a regular file")
+    return descriptor

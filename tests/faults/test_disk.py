@@ -1,0 +1,90 @@
+"""A disk that is full: training goes on, nothing hangs, and the last checkpoint stays whole."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import quell
+from quell.errors import QuellError
+from quell.runs import checkpoint, files
+from quell.runs.metrics import Board, MetricsWriter
+
+SMALL: dict[str, Any] = {"steps": 6000, "horizon": 100, "checkpoint_every": 1, "progress": False, "workers": 1}
+
+
+def full(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_metrics_wait_and_lose_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = MetricsWriter(tmp_path)
+    writer.write({"iteration": 1, "steps": 10})
+    with monkeypatch.context() as patch:
+        patch.setattr("quell.runs.metrics.os.write", lambda fd, data: os.pwrite(fd, data[:3], 0))  # half a line
+        with pytest.warns(UserWarning, match="waits: No space left"):
+            writer.write({"iteration": 2, "steps": 20})
+        writer.write({"iteration": 3, "steps": 30})
+        assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 1
+    writer.write({"iteration": 4, "steps": 40})
+    writer.close()
+    rows = [files.as_table(line) for line in files.read_lines(tmp_path / "metrics.jsonl")]
+    assert [row["iteration"] for row in rows if row] == [1, 2, 3, 4]
+
+
+def test_a_dead_tensorboard_never_holds_up_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Board, "write", full)
+    with pytest.warns(UserWarning, match="TensorBoard gets no more"):
+        result = quell.train("swimmer", method="es", out=tmp_path, **SMALL)
+    assert result.finished
+
+
+def test_three_failed_saves_end_the_run_with_its_last_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save, calls = checkpoint.save, []
+
+    def fails_from_the_third(*args: Any, **kwargs: Any) -> Path:
+        calls.append(args[1])
+        with monkeypatch.context() as patch:
+            if len(calls) > 2:
+                patch.setattr(files, "write_new", full)
+            return save(*args, **kwargs)
+
+    monkeypatch.setattr(checkpoint, "save", fails_from_the_third)
+    with pytest.warns(UserWarning, match="could not be saved"), pytest.raises(QuellError, match="is intact"):
+        quell.train("swimmer", method="es", out=tmp_path, name="x", **SMALL)
+    assert calls == [0, 1, 2, 3, 4]
+    folder = tmp_path / "swimmer" / "es" / "x" / "checkpoints"
+    assert sorted(path.name for path in folder.iterdir()) == ["00000000", "00000001"]
+    assert checkpoint.load_newest(folder) is not None
+
+
+def test_tensorboard_has_every_point_after_kills(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboardX")
+    from tensorboardX.proto.event_pb2 import Event, SessionLog
+
+    for after in (0, 3, 5):
+        writer = MetricsWriter(tmp_path, after=after)
+        for iteration in range(after + 1, after + 5):
+            writer.write({"iteration": iteration, "speed": float(iteration)})
+        written = {path: path.read_bytes() for path in (tmp_path / "tensorboard").iterdir()}
+        writer.close()
+        for path, data in written.items():  # as a kill would have left it
+            path.write_bytes(data)
+    seen: list[int] = []
+    for file in sorted((tmp_path / "tensorboard").iterdir()):
+        data, at = file.read_bytes(), 0
+        while at < len(data):
+            length = int.from_bytes(data[at : at + 8], "little")
+            event = Event.FromString(data[at + 12 : at + 12 + length])
+            at += 16 + length
+            if event.session_log.status == SessionLog.START:
+                seen = [step for step in seen if step < event.step]
+            elif event.summary.value:
+                seen.append(event.step)
+    assert sorted(set(seen)) == list(range(1, 10))

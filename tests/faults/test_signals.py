@@ -1,0 +1,80 @@
+"""Stopping: exit codes, a second signal that does not wait, and no folder that nothing can be done with."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from quell.runs import checkpoint
+
+CODES = [(signal.SIGTERM, 143), (signal.SIGINT, 130)]
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "quell", "train", *arguments, "--workers", "1", "--method", "es", "--name", "x"]
+    return subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def until_begun(run: Path) -> None:
+    end = time.monotonic() + 60
+    while not checkpoint.iterations(run / "checkpoints") and time.monotonic() < end:
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(("number", "code"), CODES)
+def test_one_signal_saves_and_says_which(number: int, code: int, tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "swimmer" / "es" / "x"
+    with start(tmp_path, "swimmer", "--steps", "100000000") as process:
+        until_begun(run)
+        time.sleep(1)
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert "quell resume" in errors
+    assert checkpoint.iterations(run / "checkpoints")[-1] > 0
+
+
+SLOW = """
+import sys
+sys.path.insert(0, {tests!r})
+import faulty
+def make():
+    return faulty.make({folder!r}, pause=30.0)
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), CODES)
+def test_a_second_signal_does_not_wait_for_the_environment(number: int, code: int, tmp_path: Path) -> None:
+    (tmp_path / "tokens").mkdir()
+    source = SLOW.format(tests=str(Path(__file__).parent), folder=str(tmp_path / "tokens"))
+    (tmp_path / "slow.py").write_text(source)
+    with start(tmp_path, "--trust-import", "slow:make", "--horizon", "10") as process:
+        until_begun(tmp_path / "runs" / "slow-make" / "es" / "x")
+        time.sleep(1)
+        process.send_signal(number)
+        time.sleep(0.5)
+        assert process.poll() is None
+        begun = time.monotonic()
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=20)
+        took = time.monotonic() - begun
+    assert process.returncode == code
+    assert "Traceback" not in errors
+    assert took < 2.0, took
+
+
+@pytest.mark.parametrize("delay", [0.3, 0.8, 1.3, 1.8, 2.5])
+def test_a_signal_before_the_first_iteration_leaves_no_dead_folder(delay: float, tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "swimmer" / "es" / "x"
+    with start(tmp_path, "swimmer", "--steps", "100000000") as process:
+        time.sleep(delay)
+        process.terminate()
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode in (143, -signal.SIGTERM)  # the latter while Python itself starts
+    assert "Traceback" not in errors or process.returncode < 0
+    assert not run.exists() or checkpoint.iterations(run / "checkpoints")

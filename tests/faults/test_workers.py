@@ -1,0 +1,218 @@
+"""The CPU engine: whatever befalls a worker, the same bits; and nobody is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import faulty
+import numpy as np
+import pytest
+
+import quell
+from quell.errors import EngineFailure, EnvironmentFailure, QuellError
+from quell.keys import Stream
+from quell.rollout.cpu import Cpu
+from quell.rollout.cpu.engine import CpuEngine
+from quell.runs import Run, checkpoint
+from quell.tasks import from_env
+from quell.training.methods import make_config, make_problem
+from quell.types import Episodes
+
+PAIRS = 4
+LAST_WORDS = {"raise": "one of those days", "kill": "killed by signal 9"}
+
+
+@contextmanager
+def engine_over(folder: Path, *, workers: int = 2, timeout: float = 120.0) -> Iterator[CpuEngine]:
+    folder.mkdir(exist_ok=True)
+    task = from_env(faulty.make, horizon=10, folder=str(folder))
+    problem = make_problem(make_config(task.name, "es", "paper", {}, task), task)
+    with CpuEngine(task, problem, workers=workers, members=2 * PAIRS, timeout=timeout) as engine:
+        yield engine
+
+
+def play(engine: CpuEngine, iteration: int) -> list[bytes]:
+    theta = np.full(engine._problem.policy.dim, 0.1, np.float32)
+    played = engine.rollout(theta, Episodes.of_pairs(iteration, PAIRS, record=True))
+    assert played.trajectories is not None
+    arrays = (played.rewards, played.steps, played.obs_sums, played.trajectories.obs, played.trajectories.actions)
+    return [array.tobytes() for array in arrays]
+
+
+def same_bits_after(faults: list[str], folder: Path, timeout: float = 120.0) -> None:
+    with engine_over(folder / "calm") as engine:
+        expected = [play(engine, i) for i in range(len(faults))]
+    with engine_over(folder / "rough", timeout=timeout) as engine:
+        for i, fault in enumerate(faults):
+            (folder / "rough" / fault).touch()
+            with pytest.warns(UserWarning, match="repeated"):
+                assert play(engine, i) == expected[i]
+            assert not list((folder / "rough").iterdir())
+
+
+@pytest.mark.parametrize("fault", ["kill", "crash", "memory", "raise"])
+def test_a_fault_leaves_no_trace_in_the_bits(fault: str, tmp_path: Path) -> None:
+    same_bits_after([fault], tmp_path)
+
+
+def test_a_worker_that_stands_still_is_replaced(tmp_path: Path) -> None:
+    same_bits_after(["stop"], tmp_path, timeout=1.0)
+
+
+@pytest.mark.slow
+def test_the_same_bits_after_20_kills_5_stops_and_3_failures(tmp_path: Path) -> None:
+    same_bits_after(["kill"] * 20 + ["stop"] * 5 + ["raise"] * 3, tmp_path, timeout=1.0)
+
+
+def test_a_worker_that_dies_idle_is_replaced(tmp_path: Path) -> None:
+    with engine_over(tmp_path / "x") as engine:
+        expected = play(engine, 0)
+        for number in (signal.SIGKILL, signal.SIGTERM):
+            os.kill(engine.crew.processes[0], number)
+            time.sleep(0.3)
+            with pytest.warns(UserWarning, match=f"killed by signal {number}"):
+                assert play(engine, 0) == expected
+
+
+@pytest.mark.parametrize("fault", ["raise", "kill"])
+def test_what_fails_three_times_is_tried_a_fourth(fault: str, tmp_path: Path) -> None:
+    with engine_over(tmp_path / "x", workers=1) as engine:
+        expected = play(engine, 0)
+        (tmp_path / "x" / f"{fault}-3").touch()
+        with pytest.warns(UserWarning, match="repeated"):
+            assert play(engine, 0) == expected
+        assert not list((tmp_path / "x").iterdir())
+        (tmp_path / "x" / f"{fault}-4").touch()
+        with pytest.raises(EngineFailure, match=LAST_WORDS[fault]) as told:
+            play(engine, 0)
+        assert isinstance(told.value, EnvironmentFailure) == (fault == "raise")
+        assert not list((tmp_path / "x").iterdir())
+
+
+def test_a_step_slower_than_the_timeout_is_finished_in_the_end(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    task = from_env(faulty.make, horizon=2, folder=str(tmp_path / "x"), pause=0.8)
+    problem = make_problem(make_config(task.name, "es", "paper", {}, task), task)
+    with CpuEngine(task, problem, workers=1, members=2, timeout=1.0) as engine:  # two members step in turn: 1.6 s
+        theta = np.zeros(problem.policy.dim, np.float32)
+        with pytest.warns(UserWarning, match="stood still for 1 s"):
+            played = engine.rollout(theta, Episodes.of_pairs(0, 1, record=False))
+    assert played.steps.tolist() == [2, 2]
+
+
+def test_a_long_episode_of_short_steps_is_never_mistaken_for_a_hang(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    task = from_env(faulty.make, horizon=10, folder=str(tmp_path / "x"), pause=0.3)
+    problem = make_problem(make_config(task.name, "es", "paper", {}, task), task)
+    with CpuEngine(task, problem, workers=1, members=1, timeout=1.0) as engine:  # 3 s, no warning
+        played = engine.rollout(np.zeros(problem.policy.dim, np.float32), Episodes.unperturbed(0, 1, Stream.FRESH))
+    assert played.steps.tolist() == [10]
+
+
+def test_what_cannot_be_healed_saves_the_run_first(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    task = from_env(faulty.make, horizon=10, folder=str(tmp_path / "x"))
+    settings: dict[str, Any] = {"steps": 2000, "checkpoint_every": 1000, "seed": 1, "progress": False}
+    whole = quell.train(task, method="es", out=tmp_path / "whole", workers=1, **settings)
+
+    class LaysTokens:
+        stop_requested = False
+
+        def show(self, row: Any) -> None:
+            if row["iteration"] == 3:
+                (tmp_path / "x" / "kill-9").touch()
+
+    from quell.training.loop import run_training
+
+    with (
+        Run.create(whole.config, tmp_path / "out") as run,
+        pytest.raises(EngineFailure, match="saved after iteration 3"),
+    ):
+        run_training(whole.config, run, compute=Cpu(workers=1), progress=LaysTokens(), task=task)  # type: ignore[arg-type]
+    assert checkpoint.iterations(run.checkpoints)[-1] == 3
+    for token in (tmp_path / "x").iterdir():
+        token.unlink()
+    assert quell.resume(run.path, workers=1, task=task, progress=False).theta.tobytes() == whole.theta.tobytes()
+
+
+def test_an_engine_goes_on_after_an_interrupt(tmp_path: Path) -> None:
+    with engine_over(tmp_path / "x") as engine:
+        expected = play(engine, 0)
+        (tmp_path / "x" / "stop").touch()
+        previous = signal.signal(signal.SIGALRM, interrupt)
+        signal.setitimer(signal.ITIMER_REAL, 1.0)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                play(engine, 0)
+        finally:
+            signal.signal(signal.SIGALRM, previous)
+        assert play(engine, 0) == expected
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+DRIVER = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from test_workers import engine_over
+with engine_over(Path({folder!r})) as engine:
+    print(*engine.crew.processes, flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a parent-death signal is Linux's")
+@pytest.mark.parametrize("state", ["running", "stopped"])
+def test_no_worker_outlives_its_driver(state: str, tmp_path: Path) -> None:
+    code = DRIVER.format(tests=str(Path(__file__).parent), folder=str(tmp_path / "x"))
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as driver:
+        assert driver.stdout is not None
+        workers = [int(word) for word in driver.stdout.readline().split()]
+        assert len(workers) == 2
+        if state == "stopped":
+            for worker in workers:
+                os.kill(worker, signal.SIGSTOP)
+        driver.kill()
+    until = time.monotonic() + 5
+    while any(is_running(worker) for worker in workers) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not any(is_running(worker) for worker in workers)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_a_broken_setting_is_told_at_once(tmp_path: Path) -> None:
+    task = from_env(faulty.make, horizon=10, folder=str(tmp_path))
+    problem = make_problem(make_config(task.name, "es", "paper", {}, task), task)
+    begun = time.monotonic()
+    with pytest.raises(QuellError, match="on purpose"):
+        CpuEngine(BreaksOnArrival(task), problem, workers=1, members=2)  # type: ignore[arg-type]
+    assert time.monotonic() - begun < 30
+
+
+class BreaksOnArrival:
+    def __init__(self, task: Any) -> None:
+        self.horizon = task.horizon
+
+    def __reduce__(self) -> Any:
+        return broken, ()
+
+
+def broken() -> None:
+    raise RuntimeError("broken on purpose")
