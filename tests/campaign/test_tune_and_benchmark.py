@@ -105,6 +105,16 @@ class TestPublished:
             today = make_config(record.config.task, record.config.method, "tuned", asked)
             assert changed(record.config, today) == [], (record.config.task, record.config.method)
 
+    def test_readme_prints_the_tables_numbers(self) -> None:
+        ours = [row.split(" | ") for row in (RESULTS / "benchmark" / "table.md").read_text().splitlines()[2:]]
+        printed = {row[0].strip("| "): (row[3], row[4], row[5].partition(" ")[0]) for row in ours}
+        readme = (RESULTS.parent / "README.md").read_text().partition("## Results")[2].splitlines()
+        rows = [line.strip("| ").split(" | ") for line in readme if line.startswith("| ") and "±" in line]
+        assert {row[0] for row in rows} == printed.keys()
+        for task, cv, es, chance, *_ in rows:
+            assert (cv, es.partition(" (")[0]) == printed[task][:2], task
+            assert chance.partition(",")[0] == printed[task][2], task
+
     def test_no_seed_was_tuned_on(self) -> None:
         assert max(record.config.seed for record in self.records) < FIRST_SEED
 
@@ -125,3 +135,23 @@ def test_rendering_nothing_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(UsageError, match="no records"):
         render(tmp_path, ("cv", "es"))
+
+
+def test_the_page_on_natural_steps_prints_what_was_measured() -> None:
+    """docs/natural.md against results/variance/natural."""
+    page = (RESULTS.parent / "docs" / "natural.md").read_text()
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ") and "[" in line]
+    assert len(rows) == len(list((RESULTS / "variance" / "natural").glob("*.json"))) == 5
+    for task, *cells in rows:
+        facts = json.loads((RESULTS / "variance" / "natural" / f"{task}.json").read_text())
+        ratios = {row["name"]: row["metrics"]["step"]["ratio"] for row in facts["rows"]}
+        gains = {gain["name"]: gain["gain"] for gain in facts["gains"]}
+        made = [
+            f"{x['value']:.1e} [{x['low']:.0e}, {x['high']:.0e}]"
+            for x in (ratios[name] for name in ("pg-advantage", "cv-advantage"))
+        ]
+        made += [
+            f"{x['value']:+.1f} [{x['low']:+.0f}, {x['high']:+.0f}]"
+            for x in (gains[name] for name in ("es", "pg-advantage", "cv-advantage"))
+        ]
+        assert cells == made, task

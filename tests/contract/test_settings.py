@@ -145,7 +145,7 @@ SILENT: list[tuple[str, str, str, str, Any]] = [
     ("gym:CartPole-v1", "es", "--init-std", "init_std", 0.3),
     ("gym:CartPole-v1", "es", "--policy.actions", "policy.actions", "clip"),
     ("lqr", "es --engine cpu", "--address", "address", "127.0.0.1:1"),
-    ("lqr", "es --engine cpu", "--worker-timeout", "worker_timeout", 3.0),
+    ("lqr", "es --engine cpu", "--worker-cores", "worker_cores", 3),
     ("lqr", "es", "--nonsense", "nonsense", 1),
 ]
 

@@ -59,7 +59,7 @@ def test_probes_and_children_do_not_import_from_the_working_directory(tmp_path: 
         subprocess.run([sys.executable, *command], cwd=tmp_path, capture_output=True)
     assert not (tmp_path / "canary").exists()
     source = Path(quell.__file__).parent
-    for file in ("campaign/runner.py", "commands/play.py", "commands/doctor.py", "rollout/cluster/session.py"):
+    for file in ("campaign/runner.py", "video.py", "rollout/cluster/session.py"):
         assert '[sys.executable, "-P", ' in (source / file).read_text()
 
 

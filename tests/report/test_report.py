@@ -236,7 +236,8 @@ def test_methods_and_tasks_are_switched(page: Browser) -> None:
 
 
 def test_zoom_with_mouse_and_keyboard(page: Browser) -> None:
-    domain = "JSON.stringify(panels[0].domain)"
+    swimmer = "[...document.querySelectorAll('[data-task].panel')].findIndex(p => p.dataset.task === 'swimmer')"
+    domain = f"JSON.stringify(panels[{swimmer}].domain)"
     box = plot(page, "swimmer")
     y = box["y"] + 60
     page.mouse("mousePressed", box["x"] + 120, y)

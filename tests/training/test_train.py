@@ -22,7 +22,6 @@ import quell.runs
 from quell.errors import EngineFailure, TroubleError, UsageError
 from quell.estimate.control_variate.discount import FixedDiscounts
 from quell.keys import Purpose, generator
-from quell.runs import checkpoint
 from quell.runs.metrics import METRICS
 from quell.training.iteration import Trainer
 from quell.training.methods import METHODS
@@ -72,7 +71,7 @@ def test_every_method_trains(method: str, tmp_path: Path) -> None:
     else:
         assert isinstance(result.config.step, Natural)
         ratios = [row["update/kl"] / result.config.step.kl for row in result.history]
-        assert 0.1 < min(ratios), ratios
+        assert min(ratios) > 0.1, ratios
         assert max(ratios) <= 1.5, "a step is shortened until its divergence is at most half as much again"
     assert (moved > 0).mean() > 0.5
     assert all(set(row) <= set(METRICS) for row in result.history)
@@ -146,7 +145,7 @@ def test_sigterm_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
         time.sleep(0.02)
     process.send_signal(signal.SIGTERM)
     _, error = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == 143
     assert f"quell resume {tmp_path / 'lqr/cv/x'}" in error
     saved = quell.load(tmp_path / "lqr/cv/x")
     assert saved.iteration == len(saved.history) > 0
@@ -219,13 +218,12 @@ class TestTrouble:
         assert quell.resume(path, task=Troubled(), progress=False).finished
 
     def test_a_worker_killed_in_mid_run_changes_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The run is saved where it was, says how to go on, and goes on to the same theta."""
+        """Another takes its place, and the run goes on to the same theta."""
         iterate = Trainer.iterate
 
         def killing(trainer: Trainer, state: TrainState) -> tuple[TrainState, dict[str, float]]:
             if state.iteration == 3:
-                process, _ = trainer.engine._workers[0]  # type: ignore[attr-defined]
-                process.kill()
+                os.kill(trainer.engine.crew.processes[0], signal.SIGKILL)  # type: ignore[attr-defined]
             return iterate(trainer, state)
 
         settings: dict[str, Any] = {
@@ -237,22 +235,19 @@ class TestTrouble:
         }
         whole = quell.train("lqr-302", name="whole", **settings)
         monkeypatch.setattr(Trainer, "iterate", killing)
-        path = tmp_path / "lqr-302/cv/hit"
-        with pytest.raises(EngineFailure, match=rf"signal 9[^\n]*\nsaved after iteration 3: quell resume {path}"):
-            quell.train("lqr-302", name="hit", workers=2, **settings)
-        monkeypatch.undo()
-        assert checkpoint.iterations(path / "checkpoints")[-1] == 3
-        resumed = quell.resume(path, progress=False)
-        assert resumed.finished
-        assert digest(resumed) == digest(whole)
+        with pytest.warns(UserWarning, match="killed by signal 9"):
+            healed = quell.train("lqr-302", name="hit", workers=2, **settings)
+        assert healed.finished
+        assert digest(healed) == digest(whole)
 
     @pytest.mark.parametrize("method", ["es", "cv"])
     def test_a_wild_policy_on_lqr(self, tmp_path: Path, method: str) -> None:
-        """Returns of -1e38 and below: the paper's preset starts there."""
+        """Returns of -1e38 and below: the paper's preset starts there, and a step that would overflow is left out."""
         result = quell.train("lqr", method=method, preset="paper", steps=60_000, out=tmp_path, progress=False, seed=1)
         assert result.history[0]["return/mean"] < -1e30
         assert np.isfinite(result.theta).all()
-        assert all(row["trouble/skipped"] == 0 for row in result.history)
+        if method == "es":
+            assert all(row["trouble/skipped"] == 0 for row in result.history)
 
 
 class TestRunFolder:
@@ -272,7 +267,7 @@ class TestRunFolder:
         result = quell.train("lqr-302", out=tmp_path, progress=False, **TINY)
         with quell.runs.Run.open(result.path) as run:
             run.lock()
-            with pytest.raises(UsageError, match="another process is writing"):
+            with pytest.raises(UsageError, match=r"process \d+ is writing"):
                 quell.resume(result.path, steps=5000, progress=False)
 
     def test_changed_settings_need_a_fork(self, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
+from quell.errors import UsageError
 from quell.policy.network import Policy
 from quell.registry import COUNT, NO_SETTING, POSITIVE, Range
 from quell.types import Array, Metrics
@@ -103,6 +104,10 @@ class RmsProp(FirstOrder):
 @dataclass(frozen=True, kw_only=True)
 class Sign(FirstOrder):
     """The gradient's sign: the same distance in every coordinate."""
+
+    def check(self) -> None:
+        if self.max_norm:
+            raise UsageError("step.max_norm is not read with step sign: it does not feel how long a gradient is")
 
     name: ClassVar[str] = "sign"
     rule: ClassVar[str] = "scale_by_sign"

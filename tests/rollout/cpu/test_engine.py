@@ -82,7 +82,7 @@ def test_workers_end_with_their_engine() -> None:
         from quell.rollout.cpu import Cpu
         task = quell.tasks.get("lqr")
         engine = make_engine(Cpu(workers=2), task, Problem(Policy(3, 3), Gaussian(), 0), members=4)
-        print(*[process.pid for process, _ in engine._workers], flush=True)
+        print(*engine.crew.processes, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
     """)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
