@@ -34,8 +34,8 @@ METRICS: dict[str, str] = {
     "update/kl": "KL divergence between the policies after and before a natural step, on states of the batch.",
     "action_std": "Mean standard deviation of the policy's actions (0 if deterministic).",
     "learning_rate": "Learning rate in use.",
-    "variance/es": "Estimated variance of plain ES on this batch, on the same directions, in the metric that the estimator "
-    "makes small: that of the parameters, or of the natural step (estimator advantage).",
+    "variance/es": "Estimated variance of plain ES on this batch, on the same directions, in the metric that "
+    "the estimator makes small: that of the parameters, or of the natural step (estimator advantage).",
     "variance/method": "Estimated variance of the gradient in use, in the same metric; from its pairs, or from two "
     "batches where pairs are drawn jointly (orthogonal, qmc).",
     "variance/ratio": "variance/method divided by variance/es; below 1 the control variate helps.",
