@@ -28,6 +28,8 @@ METRICS: dict[str, str] = {
     "eval/return_std": "Standard deviation of those returns over episodes.",
     "eval/mean_action": "Mean return of the unperturbed policy, acting with its mean (most likely) action.",
     "eval/mean_action_std": "Standard deviation of those returns over episodes.",
+    "eval/best": "Highest eval/mean_action so far; that policy is kept in the checkpoint, as `best`.",
+    "eval/reached": "1 when eval/best has reached --target, which ends the run.",
     "eval/steps": "Environment steps spent on evaluation so far; not part of the budget.",
     "gradient/norm": "Euclidean norm of the estimated gradient.",
     "update/ratio": "Norm of the update divided by the norm of theta.",
