@@ -30,6 +30,8 @@ from quell.tasks.foreign.base import ForeignTask
 from quell.tasks.foreign.gym import from_env
 from quell.terminal.progress import Display
 from quell.training.callbacks import Callback
+from quell.training.loggers import LOGGERS
+from quell.training.loggers import check as check_loggers
 from quell.training.methods import as_strategies, make_config, make_policy, make_task
 from quell.training.state import Best, finished, saved_best, saved_stats
 from quell.types import Array, Episodes, Rollouts
@@ -126,6 +128,7 @@ def train(
     name: str | None = None,
     progress: bool = True,
     callbacks: Sequence[Callback] = (),
+    log: Sequence[str] = (),
     **settings: Any,
 ) -> Result:
     """Train a policy and return it with its history.
@@ -134,7 +137,8 @@ def train(
     command line: `steps=1_000_000, pairs=10, sigma=0.05`, nested ones as mappings or with their dots
     (`**{"estimator.gamma": 0.99}`). Strategies are objects or names: `estimator=MyEstimator()`, `directions="qmc"`,
     `step=optax.adam(0.01)`. Everything is written to `out/<task>/<method>/<seed>-<time>/`. It runs on `workers`
-    processes of this machine, or as `engine` says, such as `quell.Ray(workers=8)`. `callbacks` look on and may stop it.
+    processes of this machine, or as `engine` says, such as `quell.Ray(workers=8)`. `callbacks` look on and may stop
+    it, and `log=["wandb"]` (or "mlflow") tells a tracker.
     """
     given = None if isinstance(task, str) else as_task(task, settings.get("horizon"))
     if isinstance(given, ForeignTask):
@@ -142,7 +146,9 @@ def train(
     label = str(task) if given is None else given.name
     config = make_config(label, method, preset, as_strategies(settings), given).validate()
     compute = compute_for(engine, workers)
-    return start(config, compute=compute, out=Path(out), name=name, progress=progress, task=given, callbacks=callbacks)
+    return start(
+        config, compute=compute, out=Path(out), name=name, progress=progress, task=given, callbacks=callbacks, log=log
+    )
 
 
 def as_task(given: Any, horizon: Any = None) -> Task:
@@ -175,14 +181,16 @@ def start(
     progress: bool = True,
     task: Task | None = None,
     callbacks: Sequence[Callback] = (),
+    log: Sequence[str] = (),
 ) -> Result:
     """Train as a config says."""
     compute.validate()
+    _check(callbacks, log)
     task = task or make_task(config)
     make_policy(config, task)  # complain before a folder exists
     with Run.create(config, out, name) as run:
         try:
-            return _go(config, run, compute, progress, callbacks, resume=False, task=task)
+            return _go(config, run, compute, progress, callbacks, log, resume=False, task=task)
         finally:
             run.remove_if_never_begun()
 
@@ -196,6 +204,7 @@ def resume(
     fork: bool = False,
     env: Task | Any = None,
     callbacks: Sequence[Callback] = (),
+    log: Sequence[str] = (),
     **settings: Any,
 ) -> Result:
     """Continue a run from its newest intact checkpoint, bit for bit as if it had never stopped.
@@ -204,6 +213,7 @@ def resume(
     copies the run into a new folder and continues there with the change. What is your own has to be passed again: a
     strategy, or the environment (`env`, as it was given to `train`).
     """
+    _check(callbacks, log)
     run, compute = Run.open(path), compute_for(engine, workers)
     task = None if env is None else as_task(env, run.config.horizon)
     with run:
@@ -217,14 +227,21 @@ def resume(
         differing = [name for name in changed(trained, wanted) if name not in FREE_TO_CHANGE]
         if not differing:
             run.update_config(wanted)
-            return _go(wanted, run, compute, progress, callbacks, resume=True, task=task)
+            return _go(wanted, run, compute, progress, callbacks, log, resume=True, task=task)
         if not fork:
             what = (
                 f"{', '.join(differing)} differ{'s' * (len(differing) == 1)} from what {str(path)!r} was trained with"
             )
             raise UsageError(f"{what}; add --fork to continue in a new folder with the change")
     with run.fork(wanted) as forked:
-        return _go(wanted, forked, compute, progress, callbacks, resume=True, task=task)
+        return _go(wanted, forked, compute, progress, callbacks, log, resume=True, task=task)
+
+
+def _check(callbacks: Sequence[Callback], log: Sequence[str]) -> None:
+    for callback in callbacks:
+        if not isinstance(callback, Callback):
+            raise UsageError(f"callbacks are objects of classes derived from quell.Callback, not {callback!r:.80}")
+    check_loggers(log)
 
 
 def _go(
@@ -233,18 +250,17 @@ def _go(
     compute: Compute,
     progress: bool,
     callbacks: Sequence[Callback],
+    log: Sequence[str],
     *,
     resume: bool,
     task: Task | None,
 ) -> Result:
     from quell.training.loop import run_training
 
-    for callback in callbacks:
-        if not isinstance(callback, Callback):
-            raise UsageError(f"callbacks are objects of classes derived from quell.Callback, not {callback!r:.80}")
+    loggers = [LOGGERS[name](run.path, config) for name in log]
     display = Display(f"{config.task} {config.method}", config.steps) if progress else Callback()
     with ExitStack() as stack:
-        looking = [stack.enter_context(callback) for callback in (display, *callbacks)]
+        looking = [stack.enter_context(callback) for callback in (display, *loggers, *callbacks)]
         run_training(config, run, compute=compute, callbacks=looking, resume=resume, task=task)
     return dataclasses.replace(load(run.path, env=task), signal=getattr(display, "signal", 0))
 
