@@ -29,7 +29,7 @@ def collector(estimator: ClippedEpochs) -> Collector:
 
 @pytest.mark.parametrize("perturbed", [False, True])
 def test_it_is_what_optax_would_do(perturbed: bool) -> None:
-    """Two epochs of three minibatches, clipped, on advantages of mean 0 and spread 1, ratios to who played each step."""
+    """Two epochs of three minibatches, clipped, on advantages of mean 0 and spread 1, ratios to who played."""
     settings = ClippedEpochs(epochs=2, minibatch=STEPS // 3, lr=0.05, clip=0.1, longest=0.3, perturbed=perturbed)
     data = collector(settings)
     batch = data.batch(THETA)

@@ -3,7 +3,7 @@
     ratio_t = pi_theta(a_t | s_t) / pi_played(a_t | s_t),    A_t: GAE(gamma, lambda), of mean 0 and unit spread
     maximise mean_t min(ratio_t A_t, clip(ratio_t, 1 - eps, 1 + eps) A_t)        by Adam, minibatch by minibatch
 
-(Schulman et al., 2017). What comes back as the gradient is the whole way that theta went, so the step to take it with is
+(Schulman et al., 2017). What comes back as the gradient is the whole way that theta went, so the step for it is
 `sgd` with a rate of 1; a schedule of that rate shortens the way. Every step is weighed against the policy that played
 it, so episodes may be those of perturbed members too (`perturbed`): then this is the paper's suggestion for ES, several
 importance-weighted updates from one batch.
@@ -52,7 +52,7 @@ class ClippedEpochs(WithCritic):
     """Episodes are those of perturbed members, or of theta itself."""
 
     name: ClassVar[str] = "epochs"
-    biased: ClassVar[bool] = True  # type: ignore[misc]  # the way is not the gradient, whatever the advantages are
+    biased: ClassVar[bool] = True  # the way is not the gradient, whatever the advantages are
 
     @property
     def needs(self) -> Needs:
