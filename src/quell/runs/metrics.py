@@ -48,6 +48,7 @@ METRICS: dict[str, str] = {
     "auto/plain": "Share of coordinates for which auto uses plain ES.",
     "gamma": "Discount of the control variate.",
     "pg/kl": "Mean KL divergence between the policy being updated and the one that acted (last update of the batch).",
+    "pg/updates": "Minibatch updates made on the batch.",
     "trouble/bad_pairs": "Pairs left out because a return was not finite.",
     "trouble/flat": "1 when all returns were equal, so that the batch carries no gradient.",
     "trouble/cv_dropped": "1 when the policy gradient overflowed and the batch fell back to plain ES.",
