@@ -143,7 +143,7 @@ def test_a_checkpoint_from_before_there_was_a_best_one(tmp_path: Path) -> None:
     result = quell.train("lqr-302", out=tmp_path, **SHORT)
     arrays, facts = checkpoint.load_newest(result.path / "checkpoints")  # type: ignore[misc]
     old = [{k: v for k, v in part.items() if not k.startswith("best.")} for part in (arrays, facts)]
-    checkpoint.save(result.path / "checkpoints", 8, *old, keep=3)
+    checkpoint.save(result.path / "checkpoints", 8, old[0], old[1], keep=3)
     assert np.isnan(quell.load(result.path).best)
     assert quell.resume(result.path, steps=20 * 4 * 10, progress=False).iteration == 10
 

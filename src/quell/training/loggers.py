@@ -94,8 +94,8 @@ class Mlflow(Logger):
         now, step = int(time.time() * 1000), int(row["steps"])
         self._client.log_batch(self._id, [Metric(name, value, now, step) for name, value in row.items()])
 
-    def __exit__(self, kind: object, *_: object) -> None:
-        self._client.set_terminated(self._id, "FAILED" if kind else "FINISHED")
+    def __exit__(self, *error: object) -> None:
+        self._client.set_terminated(self._id, "FAILED" if error[0] else "FINISHED")
 
 
 LOGGERS: dict[str, type[Logger]] = {logger.name: logger for logger in (Wandb, Mlflow)}
