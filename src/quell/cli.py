@@ -17,6 +17,8 @@ COMMANDS = {
     "resume": "continue a run from its newest checkpoint",
     "eval": "play many episodes with a run's policy and report the returns",
     "play": "film a run's policy (mp4 or gif)",
+    "export": "a run's policy as files that act without quell (NumPy, ONNX)",
+    "sweep": "many settings and seeds of one task and method, and a table",
     "benchmark": "methods side by side on many tasks",
     "tune": "search for a method's settings by a stated protocol",
     "variance": "measure gradient estimators side by side at a fixed policy",

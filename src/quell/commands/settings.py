@@ -146,6 +146,8 @@ class TrainFlags:
     """Where run folders are made."""
     name: str | None = None
     """Name of the run folder instead of <seed>-<time>."""
+    seeds: int | None = None
+    """Train seeds 0 to SEEDS-1, each in a process, and print mean, spread and interval; they go to OUT/seeds."""
     log: tuple[Literal["wandb", "mlflow"], ...] = ()
     """Trackers to tell besides; each needs its extra."""
 
