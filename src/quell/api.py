@@ -262,15 +262,21 @@ def _go(
     with ExitStack() as stack:
         looking = [stack.enter_context(callback) for callback in (display, *loggers, *callbacks)]
         run_training(config, run, compute=compute, callbacks=looking, resume=resume, task=task)
-    return dataclasses.replace(load(run.path, env=task), signal=getattr(display, "signal", 0))
+    return dataclasses.replace(load(run.path, env=task, policy=config.policy), signal=getattr(display, "signal", 0))
 
 
 def load(
-    path: Path | str, *, at: int | None = None, checkpoint: Checkpoint = "newest", env: Task | Any = None
+    path: Path | str,
+    *,
+    at: int | None = None,
+    checkpoint: Checkpoint = "newest",
+    env: Task | Any = None,
+    policy: Any = None,
 ) -> Result:
     """A run's policy and history, from its newest intact checkpoint (or the newest up to iteration `at`).
 
-    `checkpoint="best"` is the policy whose evaluation was best by then. `env` is the environment, if it is your own.
+    `checkpoint="best"` is the policy whose evaluation was best by then. `env` and `policy` are as they were given to
+    `train`, if they are your own.
     """
     if checkpoint not in get_args(Checkpoint):
         raise UsageError(f"checkpoint is newest or best, not {checkpoint!r}")
@@ -279,7 +285,7 @@ def load(
     if saved is None:
         raise UsageError(f"{str(path)!r} has no intact checkpoint")
     arrays, facts = saved
-    config, best = run.config, saved_best(arrays, facts)
+    config, best = replace(run.config, {"policy": policy} if policy else {}), saved_best(arrays, facts)
     task = as_task(env, config.horizon) if env is not None else make_task(config)
     chosen = Best(math.nan, arrays["theta"], saved_stats(arrays, facts), facts["iteration"], facts["steps"])
     if checkpoint == "best":
@@ -288,9 +294,9 @@ def load(
         chosen = best
     history = [row for row in run.metrics() if row["iteration"] <= chosen.iteration]
     stats = chosen.obs if config.normalise_obs else None
-    policy = TrainedPolicy(make_policy(config, task), chosen.theta, stats, task)
+    trained = TrainedPolicy(make_policy(config, task), chosen.theta, stats, task)
     score = best.score if best else math.nan
-    return Result(run.path, config, chosen.iteration, chosen.steps, policy, history, checkpoint, score)
+    return Result(run.path, config, chosen.iteration, chosen.steps, trained, history, checkpoint, score)
 
 
 def evaluate(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -60,7 +61,9 @@ def parse(
     """Parse all flags; `default` holds the strategies already chosen, `others` the command's own flags."""
     compute = registry.make("engine", engine)
     shared = {item.name for item in dataclasses.fields(compute)} | {item.name for item in dataclasses.fields(others)}
-    arguments = [_spelled_out(word, default, engine, shared) for word in arguments]
+    spelled = [_spelled_out(word, default, engine, shared) for word in arguments]
+    pairs = itertools.pairwise(["", *spelled])
+    arguments = [word for before, word in pairs if (before, word) != ("--policy.hidden", "linear")]  # no layers
     if {"-h", "--help"} & set(arguments):
         description += "\n\n" + _choices(default)
     forms = {"config": _form(default), "compute": _form(compute), "others": others()}

@@ -34,7 +34,7 @@ class NetworkSettings:
     stochastic: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.hidden == "linear":
+        if self.hidden == "linear":  # type: ignore[comparison-overlap]
             object.__setattr__(self, "hidden", ())
 
     def make(self, task: Any) -> Policy:

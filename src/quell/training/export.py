@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from quell.errors import require
+from quell.errors import UsageError, require
 from quell.runs.files import write_atomically
 from quell.tasks.foreign.base import ForeignTask
 from quell.types import Array
@@ -96,7 +96,13 @@ def _steps(trained: TrainedPolicy, arrays: dict[str, Array]) -> Iterator[Step]:
         yield 'h = h.argmax(-1) + p["start"]', [("ArgMax",), ("Add", "start")]
         return
     if policy.actions == "scale":
-        stretch: list[tuple[str, ...]] = [("Max", "minus_one"), ("Min", "one"), ("Add", "one"), ("Mul", "half"), ("Add", "low")]
+        stretch: list[tuple[str, ...]] = [
+            ("Max", "minus_one"),
+            ("Min", "one"),
+            ("Add", "one"),
+            ("Mul", "half"),
+            ("Add", "low"),
+        ]
         yield 'h = p["low"] + (np.clip(h, -1, 1) + 1) * p["half"]', stretch
     elif policy.actions == "clip":
         yield 'h = np.clip(h, p["low"], p["high"])', [("Max", "low"), ("Min", "high")]
@@ -116,6 +122,8 @@ def _steps(trained: TrainedPolicy, arrays: dict[str, Array]) -> Iterator[Step]:
 
 def _arrays(trained: TrainedPolicy) -> dict[str, Array]:
     """What the operations read, by name."""
+    if trained.policy.own:
+        raise UsageError("only quell's own networks can be exported")
     policy, task = trained.policy, trained.task
     parts = policy.unflatten(trained.theta)
     arrays = {name: np.array(part) for name, part in parts.items() if name != "log_std"}
