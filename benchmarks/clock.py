@@ -3,8 +3,8 @@
     python benchmarks/clock.py --json results/throughput/clock.json
 
 Whole training iterations at an untrained policy, all rows in turn and so under the same load of the machine: the
-paper's batches of five pairs, which are a hundred steps where episodes last ten, and the default's of 4,000 steps. Times
-are per 1,000 environment steps; ratios are to ES with the same batches, taken turn by turn.
+paper's batches of five pairs, which are a hundred steps where episodes last ten, and the default's of 4,000 steps.
+Times are per 1,000 environment steps; ratios are to ES with the same batches, taken turn by turn.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the site needs beyond mkdocs: pages may link to any file of the repository, and it comes along.
 
-A link that leaves docs/ (results, examples, tests) leads to a copy in the site: Markdown as a page, source text as a page
-of code, anything else as it is. The links of what comes along are followed too.
+A link that leaves docs/ (results, examples, tests) leads to a copy in the site: Markdown as a page, source text as a
+page of code, anything else as it is. The links of what comes along are followed too.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
     def moved(match: re.Match[str]) -> str:
         target = (here.parent / match[2]).resolve()
-        return match[1] + (posixpath.relpath(place(target), posixpath.dirname(own) or ".") if target.exists() else match[2])
+        return match[1] + (
+            posixpath.relpath(place(target), posixpath.dirname(own) or ".") if target.exists() else match[2]
+        )
 
     return LINK.sub(moved, markdown)
 
