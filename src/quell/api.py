@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from quell import registry
+from quell import registry, zoo
 from quell.config import Config, Preset, changed, from_dict, replace
 from quell.errors import UsageError
 from quell.estimate import Problem
@@ -171,7 +171,7 @@ def resume(
             what = (
                 f"{', '.join(differing)} differ{'s' * (len(differing) == 1)} from what {str(path)!r} was trained with"
             )
-            raise UsageError(f"{what}; add --fork to continue in a new folder with the change")
+            raise UsageError(f"{what}; add `fork=True` to continue in a new folder with the change")
     with run.fork(wanted) as forked:
         return _go(wanted, forked, compute, progress, resume=True, task=task)
 
@@ -187,10 +187,11 @@ def _go(config: Config, run: Run, compute: Compute, progress: bool, *, resume: b
 
 def load(path: Path | str, *, at: int | None = None, task: Task | None = None) -> Result:
     """A run's policy and history, from its newest intact checkpoint (or the newest up to iteration `at`)."""
-    run = Run.open(path)
+    run = Run.open(zoo.located(path))
     saved = checkpoint.load_newest(run.checkpoints, at_most=at)
     if saved is None:
-        raise UsageError(f"{str(path)!r} has no intact checkpoint")
+        upto = "" if at is None else f" up to iteration {at}"
+        raise UsageError(f"{str(path)!r} has no intact checkpoint{upto}")
     arrays, facts = saved
     config = run.config
     policy = make_policy(config, task or make_task(config))
@@ -213,9 +214,9 @@ def evaluate(
     """Fresh episodes of a run's policy, drawn from `seed` and from no stream that training used."""
     for what, value, least in (("episodes", episodes, 1), ("seed", seed, 0)):
         if value < least:
-            raise UsageError(f"{what} must be at least {least}, got {value}")
+            raise UsageError(f"`{what}={value}` must be at least {least}")
     compute = compute_for(engine, workers)
     problem = Problem(result.policy.policy, Unperturbed(), seed)
-    request = Episodes.unperturbed(0, episodes, Stream.FRESH, mean_action=mean_action)
     with make_engine(compute, task or make_task(result.config), problem, members=episodes) as running:
+        request = Episodes.unperturbed(0, episodes, Stream.FRESH, mean_action=mean_action)
         return running.rollout(result.theta, request, result.policy.obs_stats).copied()

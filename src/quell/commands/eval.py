@@ -11,7 +11,8 @@ import numpy as np
 import tyro
 
 from quell.api import evaluate, load
-from quell.commands.common import run_horizon, take_trusted
+from quell.commands.arguments import UNSET, parse
+from quell.commands.common import find_run, run_horizon, take_trusted
 from quell.training.methods import make_task
 
 
@@ -19,23 +20,26 @@ from quell.training.methods import make_task
 class Arguments:
     """Play episodes with RUN's policy, unperturbed, on fresh randomness, and report the undiscounted returns."""
 
-    run: Annotated[Path, tyro.conf.Positional]
-    """Run folder."""
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """A run folder, a folder with runs (then the newest), or zoo:NAME."""
     episodes: int = 100
+    """How many."""
     mean_action: bool = False
     """Act with the mean (most likely) action instead of sampling."""
     seed: int = 0
-    at: int | None = None
+    """Of the episodes: other seeds, other episodes."""
+    at: Annotated[int | None, UNSET] = None
     """Use the newest checkpoint up to this iteration."""
-    workers: int | None = None
+    workers: Annotated[int | None, UNSET] = None
+    """Worker processes, by default one per core. Results do not depend on it."""
     json: bool = False
     """Print JSON, with every return."""
 
 
 def main(arguments: list[str]) -> int:
     given, arguments = take_trusted(arguments, run_horizon(arguments))
-    parsed = tyro.cli(Arguments, args=arguments, prog="quell eval")
-    result = load(parsed.run, at=parsed.at, task=given)
+    parsed = parse(Arguments, arguments, prog="quell eval")
+    result = load(find_run(parsed.run), at=parsed.at, task=given)
     rollouts = evaluate(
         result,
         episodes=parsed.episodes,

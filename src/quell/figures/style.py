@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from quell.config import check_file
 from quell.errors import require
 
 Array = NDArray[Any]
 DPI = 130
+PICTURES = (".png", ".svg", ".pdf")
 GREY = "0.4"
 
 
@@ -70,6 +72,12 @@ def _known(name: str) -> Look | None:
     return replace(LOOKS[base], line=LOOKS[suffix].line)
 
 
+def check_picture(path: Path, name: str = "figure") -> Path:
+    """A picture to be drawn later; a UsageError if it cannot be drawn or written."""
+    require("plot", "a figure")
+    return check_file(path, name, PICTURES)
+
+
 def new_figure(width: float, height: float) -> Any:
     """An empty figure; nothing global, no window."""
     require("plot", "a figure")
@@ -117,5 +125,5 @@ def save(figure: Any, *paths: Path) -> None:
     metadata = {".svg": {"Date": None, "Creator": None}, ".png": {"Software": None}}
     with matplotlib.rc_context({"svg.hashsalt": "quell", "svg.fonttype": "none"}):
         for path in paths:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            check_picture(path)
             figure.savefig(path, dpi=DPI if path.suffix == ".png" else "figure", metadata=metadata.get(path.suffix))

@@ -83,6 +83,10 @@ class Task(Facts):
     def simulator(self, members: int) -> Simulator:
         raise NotImplementedError
 
+    def filmed(self) -> Task:
+        """The same task, with simulators that can draw themselves if they ever can."""
+        return self
+
     def notes(self) -> list[str]:
         """Facts to print beside a result, such as a known optimum."""
         return []

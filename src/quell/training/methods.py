@@ -223,6 +223,8 @@ def make_task(config: Config) -> Task:
     import quell.tasks
 
     settings: dict[str, Any] = dict(config.task_settings)
+    if "horizon" in settings:
+        raise UsageError("an episode's length is `horizon=...`, not a setting of the task")
     if config.horizon is not None:
         settings["horizon"] = config.horizon
     task = quell.tasks.get(config.task, **settings)
