@@ -65,6 +65,6 @@ def _take(file: Path, sources: Sources) -> None:
                 sources.campaigns.append(group)
             sources.groups.setdefault(group, []).append(run)
         elif {"task", "at", "rows"} <= facts.keys():
-            sources.measurements.append(facts)
+            sources.measurements.append({**facts, "file": file.stem})
     except (OSError, ValueError, KeyError, TypeError, QuellError) as error:
         raise UsageError(f"{str(file)!r} cannot be read: {error}") from None
