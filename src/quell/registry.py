@@ -212,14 +212,12 @@ def is_plain(value: Any) -> bool:
     return value is None or isinstance(value, str | int | float)
 
 
-@functools.cache
 def hints(cls: Any) -> dict[str, Any]:
     """The types of a dataclass's fields, with what is annotated."""
     known = get_type_hints(cls, include_extras=True)
     return {item.name: known[item.name] for item in dataclasses.fields(cls)}
 
 
-@functools.cache
 def help_texts(cls: Any) -> dict[str, str]:
     """The docstrings under a dataclass's fields, inherited ones too."""
     texts: dict[str, str] = {}

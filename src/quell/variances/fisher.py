@@ -72,7 +72,6 @@ def geometry(point: Point, *, compute: Compute) -> Geometry:
         rollouts = engine.rollout(point.theta, request, point.obs_stats)
         states = visited(rollouts, STATES)
     if not np.abs(states).max() < LARGEST:
-        raise UsageError(
-            f"{point.task.name} runs away at this policy (states beyond {LARGEST:g}): a shorter `horizon=...`"
-        )
+        far = f"{point.task.name} runs away at this policy, to states beyond {LARGEST:g}"
+        raise UsageError(f"{far}: it can only be measured with a shorter horizon")
     return Geometry(point.policy, point.theta, states)
