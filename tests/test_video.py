@@ -56,11 +56,11 @@ def draws_nothing() -> Any:
 def test_environments_of_ones_own(tmp_path: Path) -> None:
     """The function that makes it is asked for pictures, if it can be; else the message says what is missing."""
     task = from_env(draws)
-    film(trained(task, tmp_path), tmp_path / "film.gif", seconds=0.2, task=task)
+    film(trained(task, tmp_path), tmp_path / "film.gif", seconds=0.2)
     assert frames(tmp_path / "film.gif")[0].shape == (400, 600, 3), "in its own size"
     silent = from_env(draws_nothing)
     with pytest.raises(UsageError, match="takes no `render_mode`"):
-        film(trained(silent, tmp_path), tmp_path / "film.gif", task=silent)
+        film(trained(silent, tmp_path), tmp_path / "film.gif")
 
 
 @pytest.mark.filterwarnings("ignore")  # of JAX, about the fork that starts ffmpeg
@@ -80,7 +80,7 @@ def test_what_has_no_pictures_says_so(tmp_path: Path) -> None:
 
     task = LinearGaussian()
     with pytest.raises(UsageError, match="has nothing to show"):
-        film(trained(task, tmp_path), tmp_path / "film.gif", task=task)
+        film(trained(task, tmp_path), tmp_path / "film.gif")
 
 
 def test_mujoco_in_a_process_of_its_own(tmp_path: Path) -> None:

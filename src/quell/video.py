@@ -16,9 +16,8 @@ from quell.api import Result
 from quell.config import check_file
 from quell.errors import MissingExtra, QuellError, UsageError, require
 from quell.keys import Purpose, generator
-from quell.policy.act import actor, to_environment
+from quell.policy.act import to_environment
 from quell.tasks.base import Task
-from quell.training.methods import make_task
 
 RENDERERS = ("egl", "osmesa")
 WHAT_TO_INSTALL = (
@@ -64,7 +63,6 @@ def film(
     sample: bool = False,
     size: tuple[int, int] = (480, 360),
     seconds: float = 10,
-    task: Task | None = None,
 ) -> float:
     """Write the first `seconds` (simulated time) of an episode to an mp4 or gif; returns the whole episode's return.
 
@@ -73,7 +71,7 @@ def film(
     if seed < 0:
         raise UsageError(f"`seed={seed}` must be at least 0")
     check_film(path)
-    task = (task or make_task(result.config)).filmed()
+    task = result.task.filmed()
     _choose_renderer(task)
     simulator = task.simulator(1)
     picture = getattr(simulator, "picture", None)
@@ -81,17 +79,13 @@ def film(
         raise UsageError(f"task {task.name!r} has nothing to show: it has no pictures")
     speed = simulator.steps_per_second  # type: ignore[attr-defined]
     every = max(1, round(speed / 25))  # about 25 pictures per second
-    policy, stats = result.policy.policy, result.policy.obs_stats
-    act = actor(policy, result.theta[None], mean_action=not sample)
     environment, noise = (generator(seed, one, 0, 0) for one in (Purpose.FRESH_ENVIRONMENT, Purpose.FRESH_ACTION))
-    bounded = to_environment(policy, getattr(simulator, "bounds", None)) or (lambda actions: actions)
-    mean, scale = stats.normaliser() if stats is not None else (np.float32(0), np.float32(1))
+    bounded = to_environment(result.policy.policy, getattr(simulator, "bounds", None)) or (lambda actions: actions)
     obs, total, frames = simulator.reset([environment]), 0.0, []
     for t in range(task.horizon):
         if t % every == 0 and t < seconds * speed:
             frames.append(_draw(picture, size))
-        seen = (obs.astype(np.float32) - mean) * scale
-        action = act(seen, policy.draw_noise(noise, 1))
+        action = result.policy.draw(obs, noise if sample else None)
         obs, reward, ended = simulator.step(bounded(action), np.ones(1, bool))
         total += float(reward[0])
         if ended[0] or getattr(simulator, "truncated", ended)[0]:

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import tyro
 
-from quell.api import load
+from quell.api import Checkpoint, load
 from quell.commands.arguments import UNSET, parse
-from quell.commands.common import find_run, run_horizon, take_trusted
+from quell.commands.common import described, find_run, run_horizon, take_trusted
 from quell.errors import EXTRAS, UsageError
 from quell.video import check_film, film
 
@@ -31,8 +31,10 @@ class Arguments:
     """Sample actions instead of taking the mean (most likely) one."""
     seed: int = 0
     """Of the episode, which is the first one of `quell eval` with this seed."""
+    checkpoint: Checkpoint = "newest"
+    """Whose policy: the newest, or that of the best evaluation so far."""
     at: Annotated[int | None, UNSET] = None
-    """Use the newest checkpoint up to this iteration."""
+    """As of this iteration: from the newest checkpoint up to it."""
     seconds: float = 10.0
     """Length of the film, in simulated time."""
     size: tuple[int, int] = (480, 360)
@@ -47,8 +49,8 @@ def main(arguments: list[str]) -> int:
         raise UsageError(f"--size must lie between 16 and 4096 pixels, got {parsed.size}")
     if not 0 < parsed.seconds <= LONGEST:
         raise UsageError(f"--seconds {parsed.seconds} must be greater than 0, and at most {LONGEST}")
-    result = load(find_run(parsed.run), at=parsed.at, task=given)
+    result = load(find_run(parsed.run), at=parsed.at, checkpoint=parsed.checkpoint, env=given)
     look: dict[str, Any] = {"size": parsed.size, "seconds": parsed.seconds}
-    total = film(result, parsed.video, seed=parsed.seed, sample=parsed.sample, task=given, **look)
-    print(f"{parsed.video}: an episode of {result.config.task} whose return is {total:.1f}")
+    total = film(result, parsed.video, seed=parsed.seed, sample=parsed.sample, **look)
+    print(f"{described(result)}\n  {parsed.video}: an episode whose return is {total:.1f}")
     return 0

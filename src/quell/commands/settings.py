@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -194,6 +194,8 @@ class TrainFlags:
     """Where run folders are made."""
     name: Annotated[str | None, UNSET] = None
     """Name of the run folder instead of <seed>-<time>."""
+    log: tuple[Literal["wandb", "mlflow"], ...] = ()
+    """Trackers to tell besides; each needs its extra."""
 
 
 @dataclass(frozen=True)
@@ -202,3 +204,5 @@ class ResumeFlags:
 
     fork: bool = False
     """Continue in a new folder, with changed settings allowed."""
+    log: tuple[Literal["wandb", "mlflow"], ...] = ()
+    """Trackers to tell besides; each needs its extra."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from quell import zoo
+from quell.api import Checkpoint
 from quell.commands.arguments import UNSET, parse
 from quell.errors import UsageError
 from quell.terminal.tables import show
@@ -19,6 +20,8 @@ They are used like runs: quell play zoo:hopper, quell eval zoo:hopper, quell.loa
 class Arguments:
     add: Annotated[Path | None, UNSET] = None
     """Add the policy of this run (or of the newest run in this folder)."""
+    checkpoint: Checkpoint = "newest"
+    """Whose policy: the newest, or that of the best evaluation."""
     name: Annotated[str | None, UNSET] = None
     """What to call it; by default as its task."""
     episodes: int = 100
@@ -51,7 +54,7 @@ def _add(parsed: Arguments) -> int:
     from quell.runs.folder import folder_name
 
     assert parsed.add is not None
-    result = load(find_run(parsed.add))
+    result = load(find_run(parsed.add), checkpoint=parsed.checkpoint)
     name = check_run_name(parsed.name or folder_name(result.config.task))
     if name in zoo.names() and not parsed.replace:
         mean = zoo.score(name)["mean"]

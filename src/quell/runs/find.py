@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import math
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,6 +14,7 @@ from quell.config import Config
 from quell.errors import QuellError, UsageError
 from quell.runs import files
 from quell.runs.folder import Run
+from quell.training.state import finished
 
 DEPTH = 5
 """Folders below the one that is looked into."""
@@ -58,7 +60,8 @@ def standing(path: Path) -> Standing | None:
         return None
     steps = int(rows[-1].get("steps") or 0) if rows else 0
     scores = [row["eval/mean_action"] for row in rows if row.get("eval/mean_action") is not None]
-    state = "running" if _is_locked(path) else "finished" if steps >= config.steps else "interrupted"
+    done = finished(config, steps, max(scores, default=-math.inf))
+    state = "running" if _is_locked(path) else "finished" if done else "interrupted"
     return Standing(path, config, steps, scores[-1] if scores else None, state, _changed(path))
 
 

@@ -45,6 +45,7 @@ def score(name: str) -> dict[str, Any]:
 def add(name: str, result: Any, returns: list[float]) -> Path:
     """Keep the policy of a result, with the returns of fresh episodes of its mean actions; replaces an older one."""
     from quell.config import check_run_name, to_dict
+    from quell.policy.normalise import ObsStats
     from quell.runs import Run, checkpoint
     from quell.runs.files import write_atomically
 
@@ -52,9 +53,9 @@ def add(name: str, result: Any, returns: list[float]) -> Path:
     if folder.exists():
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
-    stats = result.policy.obs_stats
-    arrays = {"theta": result.theta} | ({"obs.total": stats.total, "obs.squares": stats.squares} if stats else {})
-    facts = {"iteration": result.iteration, "steps": result.steps, "obs_count": stats.count if stats else 0.0}
+    stats = result.policy.obs_stats or ObsStats.empty(result.policy.policy.obs_size)
+    arrays = {"theta": result.theta, "obs.total": stats.total, "obs.squares": stats.squares}
+    facts = {"iteration": result.iteration, "steps": result.steps, "obs_count": stats.count}
     Run(folder).update_config(result.config)
     checkpoint.save(folder / "checkpoints", result.iteration, arrays, {**facts, "config": to_dict(result.config)}, 1)
     mean = sum(returns) / len(returns)
