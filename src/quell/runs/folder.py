@@ -1,7 +1,7 @@
 """Run folders: the only place that knows what lies where.
 
 runs/<task>/<method>/<seed>-<time>/
-    config.json  versions.json  metrics.jsonl  checkpoints/  tensorboard/  lock
+    config.json  versions.json  metrics.jsonl  metrics.csv  checkpoints/  tensorboard/  lock
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from quell.runs import checkpoint, files
 from quell.runs.files import write_atomically
 from quell.runs.versions import versions
 
-LEFTOVERS = [f".{name}.tmp" for name in ("config.json", "versions.json", "metrics.jsonl", "forked-from.txt")]
+LEFTOVERS = [
+    f".{name}.tmp" for name in ("config.json", "versions.json", "metrics.jsonl", "metrics.csv", "forked-from.txt")
+]
 _COMPONENT = re.compile(r"[^./\0][^/\0]{0,199}")
 
 

@@ -6,7 +6,6 @@ import math
 import signal
 import sys
 import time
-from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
@@ -15,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TextCol
 from rich.progress import Progress as Bars
 
 from quell.terminal.numbers import clock
+from quell.training.callbacks import Callback
 
 EVERY = 10.0
 """Seconds between lines where there is no terminal."""
@@ -28,33 +28,16 @@ class Interrupted(KeyboardInterrupt):
         self.signal = number
 
 
-class Progress:
-    """Silent progress: remembers only whether to stop. The base of the displays below."""
-
-    def __init__(self) -> None:
-        self.stop_requested = False
-        self.signal = 0
-        """The number of the signal that asked to stop, if one did."""
-
-    def show(self, row: Mapping[str, float]) -> None:
-        """Called after every iteration with its metrics."""
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-
-class Display(Progress):
+class Display(Callback):
     """A live bar with an ETA on a terminal, a plain line now and then elsewhere.
 
     SIGINT and SIGTERM ask the run to stop after the current iteration; a second one interrupts at once.
     """
 
     def __init__(self, title: str, budget: int, *, plain: bool | None = None) -> None:
-        super().__init__()
         self.title, self.budget = title, budget
+        self.signal = 0
+        """The number of the signal that asked to stop, if one did."""
         self.plain = not sys.stderr.isatty() if plain is None else plain
         self._last_line = 0.0
         self._first: tuple[float, float] | None = None
@@ -87,7 +70,7 @@ class Display(Progress):
             raise Interrupted(number)
         self.stop_requested, self.signal = True, number
 
-    def show(self, row: Mapping[str, float]) -> None:
+    def on_iteration(self, row: dict[str, Any]) -> None:
         self._eval = row.get("eval/return", self._eval)
         if math.isfinite(row.get("variance/ratio", math.nan)):
             self._ratios = [*self._ratios[-49:], row["variance/ratio"]]
@@ -96,13 +79,13 @@ class Display(Progress):
             self._bar.update(self._task, completed=done, facts=f"ETA {self._eta(row)}  {self._facts(row)}")
             return
         now = time.monotonic()
-        if now - self._last_line >= EVERY or row["steps"] >= self.budget:
+        if now - self._last_line >= EVERY or row["steps"] >= self.budget or row.get("eval/reached"):
             self._last_line = now
             share = min(1.0, row["steps"] / self.budget)
             line = f"{self.title} {share:4.0%}  {row['steps']:,.0f} steps  ETA {self._eta(row)}  {self._facts(row)}"
             print(line, file=sys.stderr, flush=True)
 
-    def _eta(self, row: Mapping[str, float]) -> str:
+    def _eta(self, row: dict[str, Any]) -> str:
         """From the pace since the first row shown: a resumed run did not make its first steps in this session."""
         now, steps = time.monotonic(), row["steps"]
         if self._first is None:
@@ -111,13 +94,15 @@ class Display(Progress):
         speed = (steps - first) / (now - begun) if steps > first else row["speed"]
         return clock(max(0.0, self.budget - steps) / max(speed, 1e-9))
 
-    def _facts(self, row: Mapping[str, float]) -> str:
+    def _facts(self, row: dict[str, Any]) -> str:
         parts = [f"return {row['return/mean']:.4g}"]
         if self._eval is not None:
             parts.append(f"eval {self._eval:.4g}")
         if "variance/es" in row and self._ratios and set(self._ratios) != {1.0}:
             parts.append(f"variance x{sum(self._ratios) / len(self._ratios):.2g}")
         parts.append(f"{row['speed']:,.0f} steps/s")
+        if row.get("eval/reached"):
+            parts.append(f"target reached with {row['eval/mean_action']:.4g}")
         if row["trouble/total"]:
             parts.append(f"trouble {row['trouble/total']:.0f}")
         return "  ".join(parts)

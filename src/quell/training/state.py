@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from quell.config import Config, to_dict
 from quell.errors import QuellError
@@ -13,6 +16,18 @@ from quell.types import Array, State
 from quell.update import from_arrays, to_arrays
 
 COUNTERS = ("iteration", "steps", "eval_steps", "seconds", "trouble", "trouble_in_a_row", "episode_length")
+
+
+@dataclass(frozen=True)
+class Best:
+    """The policy with the highest score of all evaluations so far, and when that was."""
+
+    score: float
+    """Mean return with mean actions."""
+    theta: Array
+    obs: ObsStats
+    iteration: int
+    steps: int
 
 
 @dataclass(frozen=True)
@@ -32,6 +47,18 @@ class TrainState:
     trouble_in_a_row: int = 0
     episode_length: float = 0.0
     """Running mean of the episodes' lengths; 0 before the first batch."""
+    best: Best | None = None
+    """None before the first evaluation."""
+
+    def judged(self, score: float) -> TrainState:
+        """With this policy as the best if its score is; the newest of equals."""
+        if not np.isfinite(score) or (self.best is not None and score < self.best.score):
+            return self
+        return replace(self, best=Best(score, self.theta, self.obs, self.iteration, self.steps))
+
+    def finished(self, config: Config) -> bool:
+        """Whether there is nothing left to do."""
+        return finished(config, self.steps, self.best.score if self.best else -math.inf)
 
     def to_checkpoint(self, config: Config) -> tuple[dict[str, Array], dict[str, Any]]:
         """(arrays, facts)."""
@@ -42,8 +69,12 @@ class TrainState:
             "obs.total": self.obs.total,
             "obs.squares": self.obs.squares,
         }
-        counters = {name: getattr(self, name) for name in COUNTERS}
-        return arrays, {**counters, "obs_count": self.obs.count, "config": to_dict(config)}
+        facts = {name: getattr(self, name) for name in COUNTERS} | {"obs_count": self.obs.count}
+        if best := self.best:
+            arrays |= {"best.score": np.array([best.score]), "best.theta": best.theta}
+            arrays |= {"best.obs.total": best.obs.total, "best.obs.squares": best.obs.squares}
+            facts |= {"best.iteration": best.iteration, "best.steps": best.steps, "best.obs_count": best.obs.count}
+        return arrays, {**facts, "config": to_dict(config)}
 
     @staticmethod
     def from_checkpoint(
@@ -56,6 +87,24 @@ class TrainState:
         fresh = config.estimator.init(problem)
         if {k: v.shape for k, v in fresh.items()} != {k: v.shape for k, v in memory.items()}:
             raise QuellError("the checkpoint's estimator state does not fit this configuration")
-        obs = ObsStats(facts["obs_count"], arrays["obs.total"], arrays["obs.squares"])
         step = from_arrays(config.step, problem.policy, theta, arrays)
-        return TrainState(theta, step, memory, obs, **{name: facts[name] for name in COUNTERS})
+        counters = {name: facts[name] for name in COUNTERS}
+        return TrainState(theta, step, memory, saved_stats(arrays, facts), **counters, best=saved_best(arrays, facts))
+
+
+def finished(config: Config, steps: int, best: float) -> bool:
+    """Whether the step budget is spent, or an evaluation reached the target."""
+    return steps >= config.steps or (config.target is not None and best >= config.target)
+
+
+def saved_best(arrays: dict[str, Array], facts: dict[str, Any]) -> Best | None:
+    """The best policy that a checkpoint holds; older ones hold none."""
+    if "best.theta" not in arrays:
+        return None
+    when = facts["best.iteration"], facts["best.steps"]
+    return Best(float(arrays["best.score"][0]), arrays["best.theta"], saved_stats(arrays, facts, "best."), *when)
+
+
+def saved_stats(arrays: dict[str, Array], facts: dict[str, Any], prefix: str = "") -> ObsStats:
+    """The statistics of observations that a checkpoint holds."""
+    return ObsStats(facts[f"{prefix}obs_count"], arrays[f"{prefix}obs.total"], arrays[f"{prefix}obs.squares"])
