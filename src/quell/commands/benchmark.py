@@ -30,7 +30,7 @@ PEERS = {
 class Arguments:
     tasks: tuple[str, ...] = TASKS
     """`quell tasks` lists them."""
-    methods: tuple[str, ...] = ("cv", "es")
+    methods: tuple[str, ...] = ("cv", "es", "ars", "ppo", "trpo")
     """The first is compared with each of the others."""
     seeds: int = 5
     """Seeds 0 to SEEDS-1."""
@@ -87,7 +87,7 @@ def _train(parsed: Arguments) -> list[str]:
 
 
 def render(out: Path, methods: tuple[str, ...]) -> str:
-    """table.md and curves.png from the records in a folder; the table."""
+    """table.md and the curves, against steps and against seconds, from the records in a folder; the table."""
     from quell.campaign.benchmark import grid, median_seconds, table
     from quell.figures.runs import curve_panels
     from quell.paper.published import score
@@ -98,7 +98,10 @@ def render(out: Path, methods: tuple[str, ...]) -> str:
         raise UsageError(f"{str(out)!r} holds no records of runs; `quell benchmark` makes some")
     paper = {task: text for task in found if (text := score(task, "cv"))}
     published = {"the paper's CV, 2e7": paper, **PEERS}
-    text = table(found, methods, seconds=median_seconds(out), published=published)
+    seconds = median_seconds(out)
+    text = table(found, methods, seconds=seconds, published=published)
     (out / "table.md").write_text(text)
-    curve_panels({task: dict(row) for task, row in found.items()}, out / "curves.png")
+    panels = {task: {name: row[name] for name in methods if name in row} for task, row in found.items()}
+    curve_panels(panels, out / "curves.png", upper=True)
+    curve_panels(panels, out / "seconds.png", upper=True, seconds=seconds)
     return text

@@ -40,6 +40,7 @@ LOOKS = {
     "det": Look(BLACK, "-.", "++"),
     "ppo": Look("#8C6BB1"),
     "trpo": Look("#B5893B", "--"),
+    "ars": Look("#7A8B99", "-."),
     "re": Look("#56B4E9", "--"),
     "auto": Look("#44AA99"),
     "auto-policy": Look("#C2477F"),
