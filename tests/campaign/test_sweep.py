@@ -58,7 +58,7 @@ def test_a_value_that_makes_no_sense_is_refused_before_the_first_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["sweep", "lqr-302", *FAST, "--grid", "lr=0.01,-1", "--out", str(tmp_path / "x")]) == 2
-    assert "lr must be at least 0, got -1" in capsys.readouterr().err
+    assert "`--step.lr -1` must be at least 0" in capsys.readouterr().err
     assert main(["sweep", "lqr-302", *FAST, "--out", str(tmp_path / "x")]) == 2
     assert "what shall vary?" in capsys.readouterr().err
     assert not (tmp_path / "x").exists()

@@ -83,7 +83,7 @@ def test_what_a_network_of_ones_own_cannot_do(tmp_path: Path) -> None:
     from quell.training.export import to_numpy
 
     with pytest.raises(UsageError, match="the natural step knows quell's own networks alone"):
-        quell.train("lqr-302", policy=CorrectedPolicy(), out=tmp_path, **SHORT)
+        quell.train("swimmer", policy=CorrectedPolicy(), out=tmp_path, **SHORT)
     assert not list(tmp_path.glob("*/*/*"))
     result = quell.train("lqr-302", method="es", policy=CorrectedPolicy(), out=tmp_path, **SHORT)
     with pytest.raises(UsageError, match="only quell's own networks can be exported"):

@@ -33,10 +33,11 @@ def parse_grid(words: Sequence[str], config: Config) -> dict[str, list[Any]]:
     grid: dict[str, list[Any]] = {}
     for word in words:
         short, _, text = word.partition("=")
-        known = flatten(config)
+        known = list(flatten(config))
         name = full_name(short.replace("-", "_"), known)
         if name is None or not text:
-            raise UsageError(f"a grid is given as setting=value,value, not {word!r}{did_you_mean(short, known)}")
+            hint = "" if name else did_you_mean(short, [*known, *(key.rpartition(".")[2] for key in known)])
+            raise UsageError(f"a grid is given as setting=value,value, not {word!r}{hint}")
         grid[name] = [parse_value(value) for value in re.split(r",(?![^\[]*\])", text)]
     if math.prod(map(len, grid.values())) > MOST:
         raise UsageError(f"this grid has more than {MOST:,} combinations; --random draws some of a smaller one")

@@ -10,7 +10,8 @@ from typing import Annotated
 import tyro
 
 from quell.api import Checkpoint, load
-from quell.commands.common import described, run_horizon, take_trusted
+from quell.commands.arguments import parse
+from quell.commands.common import described, find_run, run_horizon, take_trusted
 from quell.config import check_out
 from quell.errors import EXTRAS
 from quell.training.export import to_numpy, to_onnx
@@ -21,8 +22,8 @@ class Arguments:
     """Write RUN's policy, acting with its mean action, as files that need no quell: policy.npz with an act.py of a few
     lines, and policy.onnx where the extra onnx is installed."""
 
-    run: Annotated[Path, tyro.conf.Positional]
-    """Run folder."""
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """A run folder, a folder with runs (then the newest), or zoo:NAME."""
     out: Path = Path("policy")
     """Folder to write to."""
     checkpoint: Checkpoint = "newest"
@@ -31,8 +32,8 @@ class Arguments:
 
 def main(arguments: list[str]) -> int:
     given, arguments = take_trusted(arguments, run_horizon(arguments))
-    parsed = tyro.cli(Arguments, args=arguments, prog="quell export")
-    result = load(parsed.run, checkpoint=parsed.checkpoint, env=given)
+    parsed = parse(Arguments, arguments, prog="quell export")
+    result = load(find_run(parsed.run), checkpoint=parsed.checkpoint, env=given)
     check_out(parsed.out)
     written = to_numpy(result.policy, parsed.out)
     there = find_spec(EXTRAS["onnx"]) is not None

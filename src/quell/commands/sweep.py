@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from quell.campaign.runner import Runner
 from quell.campaign.sweep import Sweep, parse_grid, trials
+from quell.commands.arguments import UNSET
 from quell.commands.train import Asked, read_settings
 from quell.config import check_out, check_run_name
 from quell.errors import UsageError
@@ -33,17 +34,17 @@ class SweepFlags:
 
     grid: tuple[str, ...] = ()
     """What to vary, as SETTING=VALUE,VALUE,...; several make a grid."""
-    random: int | None = None
+    random: Annotated[int | None, UNSET] = None
     """As many combinations of the grid, drawn at random, instead of all."""
     seeds: int = 3
     """Seeds 0 to SEEDS-1 of each."""
     episodes: int = 20
     """Episodes of each final evaluation."""
-    jobs: int | None = None
+    jobs: Annotated[int | None, UNSET] = None
     """Runs at a time, one process each; by default one per core."""
     out: Path = Path("runs/sweeps")
     """Where sweeps go."""
-    name: str | None = None
+    name: Annotated[str | None, UNSET] = None
     """The sweep's folder there, instead of <task>-<method>."""
 
 
@@ -53,7 +54,7 @@ def main(arguments: list[str]) -> int:
     if not grid:
         raise UsageError("what shall vary? --grid SETTING=VALUE,VALUE")
     if random is not None and random < 1:
-        raise UsageError(f"--random must be at least 1, got {random}")
+        raise UsageError(f"--random {random} must be at least 1")
     return run(asked, trials(parse_grid(grid, asked.config), random), **asked.others)
 
 
@@ -70,7 +71,7 @@ def run(
     """Train what is missing, and print the table of what there is."""
     for flag, value in (("seeds", seeds), ("episodes", episodes), ("jobs", jobs)):
         if value is not None and value < 1:
-            raise UsageError(f"--{flag} must be at least 1, got {value}")
+            raise UsageError(f"--{flag} {value} must be at least 1")
     config, given = asked.config, asked.given
     folder = out / check_run_name(name or f"{folder_name(config.task)}-{config.method}")
     sweep = Sweep(config, chosen, seeds, episodes, folder, asked.trust)

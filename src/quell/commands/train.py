@@ -13,10 +13,12 @@ from quell.rollout.cpu import Cpu
 from quell.tasks import Task, names
 from quell.training.methods import make_config
 
-DESCRIPTION = """Train a policy on TASK (`quell tasks` lists them). The defaults below are those for the task, method
-and preset given; every setting can be changed. Writes <out>/<task>/<method>/<seed>-<time>/ and prints the result.
+DESCRIPTION = """Train a policy on TASK (`quell tasks` lists them). Every setting can be changed. Writes
+<out>/<task>/<method>/<seed>-<time>/ and prints the result.
 
 TASK may be gym:ID or envpool:ID. An environment of your own: quell train --trust-import my_module:make_env"""
+
+EXAMPLE = "The defaults below are halfcheetah's, as an example: `quell {command} TASK --help` shows TASK's own."
 
 
 def main(arguments: list[str]) -> int:
@@ -60,7 +62,9 @@ def read_settings(arguments: list[str], others: type[Any], *, command: str, desc
     with as_flags():
         default = make_config(task, method, preset, choices, given)  # type: ignore[arg-type]
     prog = f"quell {command} {'TASK' if task not in arguments and not given else task}"
-    config, compute, own = parse(rest, default, engine, others, prog=prog, description=description)
+    defaults = EXAMPLE if prog.endswith("TASK") else "The defaults below are those for this task, method and preset."
+    text = f"{description}\n\n{defaults.format(command=command)}"
+    config, compute, own = parse(rest, default, engine, others, prog=prog, description=text)
     return Asked(config, compute, own, given, given.name if given else "")
 
 

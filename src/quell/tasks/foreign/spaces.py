@@ -51,8 +51,8 @@ def _too_large(shape: tuple[int, ...]) -> str:
     size = math.prod(shape)
     flat = f"pictures of {' x '.join(map(str, shape))} = {size:,} numbers, which networks here take flat"
     return (
-        f"observations are {flat}: ten episodes of 1,000 steps would fill {size * 4e4 / 2**30:.1f} GiB. Make them smaller "
-        f"(gymnasium.wrappers.ResizeObservation, up to {PICTURE:,} numbers), or describe the state in numbers"
+        f"observations are {flat}: ten episodes of 1,000 steps would fill {size * 4e4 / 2**30:.1f} GiB. Make them "
+        f"smaller (gymnasium.wrappers.ResizeObservation, up to {PICTURE:,} numbers), or describe the state in numbers"
     )
 
 
