@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from quell import registry
-from quell.config import Config, Preset, changed, from_dict, replace
+from quell.config import Config, Preset, changed, replace
 from quell.errors import UsageError
 from quell.estimate import Problem
 from quell.keys import Stream
@@ -20,13 +20,12 @@ from quell.policy.network import Policy
 from quell.policy.normalise import ObsStats
 from quell.rollout import Compute, default_compute, make_engine
 from quell.runs import Run, checkpoint
+from quell.runs.folder import FREE_TO_CHANGE
 from quell.tasks.base import Task
 from quell.terminal.progress import Display, Progress
 from quell.training.methods import as_strategies, make_config, make_policy, make_task
+from quell.training.state import learned
 from quell.types import Array, Episodes, Rollouts
-
-FREE_TO_CHANGE = {"steps", "eval_every", "eval_episodes", "checkpoint_every", "keep_checkpoints", "max_trouble"}
-"""Settings that a resumed run may change: they do not alter the iterations already made."""
 
 
 @dataclass(frozen=True)
@@ -157,12 +156,10 @@ def resume(
     run, compute = Run.open(path), compute_for(engine, workers)
     with run:
         run.lock()
+        run.warn_of_versions()
         saved = checkpoint.load_newest(run.checkpoints)
-        if saved is None and checkpoint.iterations(run.checkpoints):
-            raise UsageError(f"{str(path)!r} has no intact checkpoint to resume from")
-        # One that was killed before its first checkpoint begins again.
-        trained = from_dict(saved[1]["config"]) if saved else run.config
-        wanted = replace(run.config, as_strategies(settings)).validate()
+        trained = run.config_of(saved[1]) if saved else run.config  # killed before its first checkpoint: begin again
+        wanted = replace(trained, as_strategies(settings)).validate()
         differing = [name for name in changed(trained, wanted) if name not in FREE_TO_CHANGE]
         if not differing:
             run.update_config(wanted)
@@ -179,24 +176,30 @@ def resume(
 def _go(config: Config, run: Run, compute: Compute, progress: bool, *, resume: bool, task: Task | None) -> Result:
     from quell.training.loop import run_training
 
-    display = Display(f"{config.task} {config.method}", config.steps) if progress else Progress()
+    title = f"{config.task} {config.method}"
+    display = Display(title, config.steps, folder=str(run.path)) if progress else Progress()
     with display:
         run_training(config, run, compute=compute, progress=display, resume=resume, task=task)
-    return dataclasses.replace(load(run.path, task=task), signal=display.signal)
+    return dataclasses.replace(_loaded(run, None, task), signal=display.signal)
 
 
 def load(path: Path | str, *, at: int | None = None, task: Task | None = None) -> Result:
     """A run's policy and history, from its newest intact checkpoint (or the newest up to iteration `at`)."""
     run = Run.open(path)
+    run.warn_of_versions()
+    return _loaded(run, at, task)
+
+
+def _loaded(run: Run, at: int | None, task: Task | None) -> Result:
     saved = checkpoint.load_newest(run.checkpoints, at_most=at)
     if saved is None:
-        raise UsageError(f"{str(path)!r} has no intact checkpoint")
+        raise UsageError(f"{str(run.path)!r} has no intact checkpoint")
     arrays, facts = saved
-    config = run.config
+    config = run.config_of(facts)
     policy = make_policy(config, task or make_task(config))
-    stats = ObsStats(facts["obs_count"], arrays["obs.total"], arrays["obs.squares"]) if config.normalise_obs else None
+    theta, stats = learned(policy, arrays, facts)
     history = [row for row in run.metrics() if row["iteration"] <= facts["iteration"]]
-    trained = TrainedPolicy(policy, arrays["theta"], stats)
+    trained = TrainedPolicy(policy, theta, stats if config.normalise_obs else None)
     return Result(run.path, config, facts["iteration"], facts["steps"], trained, history)
 
 

@@ -11,6 +11,8 @@ import warnings
 from types import FrameType
 
 from quell.errors import QuellError, did_you_mean
+from quell.terminal.stopping import INTERRUPTED, heard
+from quell.terminal.streams import open_all, say
 
 COMMANDS = {
     "train": "train a policy: quell train TASK --method cv",
@@ -44,6 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     0 done, 1 failed, 2 a request that cannot be carried out, 130 stopped by Ctrl-C, 143 by SIGTERM.
     """
+    open_all()
     arguments = sys.argv[1:] if arguments is None else arguments
     if not arguments or arguments[0] in ("-h", "--help"):
         print(HELP.format(commands="\n".join(f"  {name:<10}{text}" for name, text in COMMANDS.items())))
@@ -56,21 +59,24 @@ def main(arguments: list[str] | None = None) -> int:
     command, *rest = arguments
     if command not in COMMANDS:
         return _fail(f"unknown command {command!r}{did_you_mean(command, COMMANDS)}; `quell --help` lists them", 2)
-    warnings.showwarning = lambda message, *_: print(f"quell: warning: {message}", file=sys.stderr)
+    warnings.showwarning = lambda message, *_: say(f"quell: warning: {message}")
     _catch_termination()
     try:
-        return int(importlib.import_module(f"quell.commands.{command}").main(rest))
+        with heard():
+            return int(importlib.import_module(f"quell.commands.{command}").main(rest))
     except QuellError as error:
         return _fail(str(error), error.exit_code)
     except KeyboardInterrupt as error:
         number = getattr(error, "signal", signal.SIGINT)
-        return _fail("interrupted; a run goes on from its last checkpoint with `quell resume RUN`", 128 + number)
+        return _fail(str(error) or INTERRUPTED, 128 + number)
     except BrokenPipeError:  # the reader of our output went away, as `quell ... | head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:  # a disk that is full, a folder that cannot be written
         where = f"{str(error.filename)!r}: " if error.filename is not None else ""
         return _fail(f"{where}{error.strerror or error}", 1)
+    except (MemoryError, OverflowError) as error:  # sizes that nothing can hold
+        return _fail(f"what is asked for does not fit into this machine: {error}", 1)
 
 
 def _catch_termination() -> None:
@@ -86,5 +92,5 @@ def _catch_termination() -> None:
 
 
 def _fail(message: str, code: int) -> int:
-    print(f"quell: error: {message}", file=sys.stderr)
+    say(f"quell: error: {message}")
     return code

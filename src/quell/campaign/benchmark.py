@@ -14,7 +14,7 @@ from statistics import median
 import numpy as np
 
 from quell.campaign.estimate import read_timings
-from quell.runs.record import Record
+from quell.runs.record import NO_REWARD, Record
 from quell.stats import Interval, mean_std, probability_of_improvement
 from quell.terminal.numbers import score, steps
 
@@ -83,7 +83,8 @@ def _cell(runs: Sequence[Record]) -> str:
     if not runs:
         return ""
     found = mean_std(scores(runs))
-    return score(found.mean) + (f" ± {score(found.std)}" if len(runs) > 1 else "")
+    spread = f" ± {score(found.std)}" if len(runs) > 1 else ""
+    return score(found.mean) + spread + (f" {NO_REWARD}" if all(run.flat for run in runs) else "")
 
 
 def median_seconds(folder: Path) -> dict[tuple[str, str], float]:

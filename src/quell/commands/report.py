@@ -35,8 +35,9 @@ def main(arguments: list[str]) -> int:
     page = build(parsed.paths, title=parsed.title, videos=parsed.video, labels=LABELS, tables=html_tables)
     try:
         parsed.out.parent.mkdir(parents=True, exist_ok=True)
-        parsed.out.write_text(page, encoding="utf-8")
+        data = page.encode(errors="replace")  # there may be half a character in somebody's name
+        parsed.out.write_bytes(data)
     except OSError as error:
         raise UsageError(f"cannot write {str(parsed.out)!r}: {error.strerror}; choose another --out") from None
-    print(f"{parsed.out} ({len(page.encode()) / 1e6:.1f} MB)")
+    print(f"{parsed.out} ({len(data) / 1e6:.1f} MB)")
     return 0

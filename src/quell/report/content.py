@@ -11,7 +11,7 @@ import numpy as np
 from quell.config import flatten
 from quell.figures.style import LOOKS, looks
 from quell.report.sources import Sources
-from quell.runs.record import Record
+from quell.runs.record import NO_REWARD, Record
 from quell.terminal import numbers
 
 DASHES = {"-": "", "--": "7 3", "-.": "8 3 2 3", ":": "2 3"}
@@ -46,7 +46,8 @@ def run_rows(sources: Sources, labels: Labels) -> list[list[str]]:
     return [
         [group, labels.get(run.config.task, run.config.task), run.name.upper(), str(run.config.seed)]
         + [numbers.steps(run.config.steps)]
-        + [_score(values) for values in (run.final["sampled"], run.final["mean_action"], run.untrained)]
+        + [_score(run.final["sampled"]) + (f" {NO_REWARD}" if run.flat else "")]
+        + [_score(values) for values in (run.final["mean_action"], run.untrained)]
         for group, run in sources.runs
     ]
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import signal
 import sys
+import threading
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack, redirect_stderr
 from types import FrameType
 from typing import Any
 
@@ -14,7 +16,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TextColumn
 from rich.progress import Progress as Bars
 
+from quell.terminal import stopping
 from quell.terminal.numbers import clock
+from quell.terminal.stopping import ENDING
+from quell.terminal.streams import Steady, say
 
 EVERY = 10.0
 """Seconds between lines where there is no terminal."""
@@ -23,8 +28,8 @@ EVERY = 10.0
 class Interrupted(KeyboardInterrupt):
     """A signal that ends the program at once; `signal` is its number."""
 
-    def __init__(self, number: int) -> None:
-        super().__init__()
+    def __init__(self, number: int, words: str) -> None:
+        super().__init__(words)
         self.signal = number
 
 
@@ -49,26 +54,33 @@ class Progress:
 class Display(Progress):
     """A live bar with an ETA on a terminal, a plain line now and then elsewhere.
 
-    SIGINT and SIGTERM ask the run to stop after the current iteration; a second one interrupts at once.
+    SIGINT, SIGTERM and SIGHUP ask the run to stop after the current iteration; a second one interrupts at once.
     """
 
-    def __init__(self, title: str, budget: int, *, plain: bool | None = None) -> None:
+    def __init__(self, title: str, budget: int, *, folder: str = "RUN", plain: bool | None = None) -> None:
         super().__init__()
         self.title, self.budget = title, budget
-        self.plain = not sys.stderr.isatty() if plain is None else plain
+        self.plain = not Steady(sys.stderr).isatty() if plain is None else plain
+        self._words = f"ended at once; the run goes on from its last checkpoint with `quell resume {folder}`"
+        self._shown, self._took, self._told = time.monotonic(), 0.0, threading.Lock()
         self._last_line = 0.0
         self._first: tuple[float, float] | None = None
         self._eval: float | None = None
         self._ratios: list[float] = []
         self._bar: Bars | None = None
         self._previous: dict[int, Any] = {}
+        self._stderr = ExitStack()
 
     def __enter__(self) -> Display:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in ENDING:
             try:
-                self._previous[number] = signal.signal(number, self._on_signal)
+                if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
+                    self._previous[number] = signal.signal(number, self._on_signal)
             except ValueError:  # not the main thread: the application owns its signals
                 break
+        if stopping.listener is not None:
+            stopping.listener.first, stopping.listener.last = self._announce, self._words
+        self._stderr.enter_context(redirect_stderr(Steady(sys.stderr)))
         if not self.plain:
             share = BarColumn(bar_width=24), TextColumn("{task.percentage:>3.0f}%"), MofNCompleteColumn()
             self._bar = bars(TextColumn("[bold]{task.description}"), *share, TextColumn("{task.fields[facts]}"))
@@ -79,15 +91,26 @@ class Display(Progress):
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()
+        self._stderr.close()
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self.stop_requested:
-            raise Interrupted(number)
+            raise Interrupted(number, self._words)
         self.stop_requested, self.signal = True, number
+        self._announce(number)
+
+    def _announce(self, number: int) -> None:
+        """Say, once, what a signal will lead to; a listener may be quicker than Python's own handler."""
+        if self._told.acquire(blocking=False):
+            took = f"the last one took {self._took:.2g} s" if self._took else "the first one may take a minute"
+            text = f"stopping: this iteration is finished ({took}) and saved; once more ends the run at once"
+            say(text) if self._bar is None else self._bar.console.print(text, markup=False, highlight=False)
 
     def show(self, row: Mapping[str, float]) -> None:
+        now = time.monotonic()
+        self._shown, self._took = now, now - self._shown
         self._eval = row.get("eval/return", self._eval)
         if math.isfinite(row.get("variance/ratio", math.nan)):
             self._ratios = [*self._ratios[-49:], row["variance/ratio"]]
@@ -95,7 +118,6 @@ class Display(Progress):
             done = min(row["steps"], self.budget)
             self._bar.update(self._task, completed=done, facts=f"ETA {self._eta(row)}  {self._facts(row)}")
             return
-        now = time.monotonic()
         if now - self._last_line >= EVERY or row["steps"] >= self.budget:
             self._last_line = now
             share = min(1.0, row["steps"] / self.budget)

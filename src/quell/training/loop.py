@@ -12,6 +12,7 @@ from quell.runs.metrics import MetricsWriter
 from quell.tasks.base import Task
 from quell.terminal.progress import Progress
 from quell.training.iteration import Trainer
+from quell.training.methods import make_problem, make_task
 from quell.training.state import TrainState
 
 FAILED_SAVES = 3
@@ -22,19 +23,21 @@ def run_training(
     config: Config, run: Run, *, compute: Compute, progress: Progress, resume: bool = False, task: Task | None = None
 ) -> TrainState:
     """Train until the step budget is spent, or until `progress.stop_requested`; always leaves a checkpoint behind."""
-    trainer = Trainer(config, compute, task)
+    task = task or make_task(config)
+    saved = checkpoint.load_newest(run.checkpoints) if resume else None
+    state = TrainState.from_checkpoint(config, make_problem(config, task), *saved) if saved else None
+    writer = MetricsWriter(run.path, after=state.iteration if state else 0)  # whatever is wrong with a folder comes first
     try:
-        saved = checkpoint.load_newest(run.checkpoints) if resume else None
-        state = TrainState.from_checkpoint(config, trainer.problem, *saved) if saved else trainer.initial_state()
-        writer = MetricsWriter(run.path, after=state.iteration)
+        trainer = Trainer(config, compute, task)
         try:
-            if not saved:
+            if state is None:
+                state = trainer.initial_state()
                 _save(run, state, config)
             return _loop(trainer, state, run, writer, progress)
         finally:
-            writer.close()
+            trainer.close()
     finally:
-        trainer.close()
+        writer.close()
 
 
 def _loop(trainer: Trainer, state: TrainState, run: Run, writer: MetricsWriter, progress: Progress) -> TrainState:
