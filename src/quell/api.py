@@ -131,9 +131,9 @@ def start(
     """Train as a config says."""
     compute.validate()
     make_policy(config, task or make_task(config))  # complain before a folder exists
-    with Run.create(config, out, name) as run:
+    with _display(config, progress) as display, Run.create(config, out, name) as run:
         try:
-            return _go(config, run, compute, progress, resume=False, task=task)
+            return _go(config, run, compute, display, resume=False, task=task)
         finally:
             run.remove_if_never_begun()
 
@@ -163,23 +163,27 @@ def resume(
         differing = [name for name in changed(trained, wanted) if name not in FREE_TO_CHANGE]
         if not differing:
             run.update_config(wanted)
-            return _go(wanted, run, compute, progress, resume=True, task=task)
+            with _display(wanted, progress) as display:
+                return _go(wanted, run, compute, display, resume=True, task=task)
         if not fork:
             what = (
                 f"{', '.join(differing)} differ{'s' * (len(differing) == 1)} from what {str(path)!r} was trained with"
             )
             raise UsageError(f"{what}; add --fork to continue in a new folder with the change")
-    with run.fork(wanted) as forked:
-        return _go(wanted, forked, compute, progress, resume=True, task=task)
+    with _display(wanted, progress) as display, run.fork(wanted) as forked:
+        return _go(wanted, forked, compute, display, resume=True, task=task)
 
 
-def _go(config: Config, run: Run, compute: Compute, progress: bool, *, resume: bool, task: Task | None) -> Result:
+def _display(config: Config, progress: bool) -> Progress:
+    """Signals are its business from before there is a folder: none is left half-made."""
+    return Display(f"{config.task} {config.method}", config.steps) if progress else Progress()
+
+
+def _go(config: Config, run: Run, compute: Compute, display: Progress, *, resume: bool, task: Task | None) -> Result:
     from quell.training.loop import run_training
 
-    title = f"{config.task} {config.method}"
-    display = Display(title, config.steps, folder=str(run.path)) if progress else Progress()
-    with display:
-        run_training(config, run, compute=compute, progress=display, resume=resume, task=task)
+    display.began(run.path)
+    run_training(config, run, compute=compute, progress=display, resume=resume, task=task)
     return dataclasses.replace(_loaded(run, None, task), signal=display.signal)
 
 

@@ -6,12 +6,11 @@ import importlib
 import os
 import signal
 import sys
-import threading
 import warnings
-from types import FrameType
+from contextlib import nullcontext
 
 from quell.errors import QuellError, did_you_mean
-from quell.terminal.stopping import INTERRUPTED, heard
+from quell.terminal.stopping import heard
 from quell.terminal.streams import open_all, say
 
 COMMANDS = {
@@ -47,6 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     0 done, 1 failed, 2 a request that cannot be carried out, 130 stopped by Ctrl-C, 143 by SIGTERM.
     """
     open_all()
+    alone = arguments is None
     arguments = sys.argv[1:] if arguments is None else arguments
     if not arguments or arguments[0] in ("-h", "--help"):
         print(HELP.format(commands="\n".join(f"  {name:<10}{text}" for name, text in COMMANDS.items())))
@@ -60,15 +60,13 @@ def main(arguments: list[str] | None = None) -> int:
     if command not in COMMANDS:
         return _fail(f"unknown command {command!r}{did_you_mean(command, COMMANDS)}; `quell --help` lists them", 2)
     warnings.showwarning = lambda message, *_: say(f"quell: warning: {message}")
-    _catch_termination()
     try:
-        with heard():
+        with heard() if alone else nullcontext():  # in somebody's program, signals are theirs
             return int(importlib.import_module(f"quell.commands.{command}").main(rest))
     except QuellError as error:
         return _fail(str(error), error.exit_code)
     except KeyboardInterrupt as error:
-        number = getattr(error, "signal", signal.SIGINT)
-        return _fail(str(error) or INTERRUPTED, 128 + number)
+        return _fail(str(error) or "interrupted", 128 + getattr(error, "signal", signal.SIGINT))
     except BrokenPipeError:  # the reader of our output went away, as `quell ... | head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
@@ -77,18 +75,6 @@ def main(arguments: list[str] | None = None) -> int:
         return _fail(f"{where}{error.strerror or error}", 1)
     except (MemoryError, OverflowError) as error:  # sizes that nothing can hold
         return _fail(f"what is asked for does not fit into this machine: {error}", 1)
-
-
-def _catch_termination() -> None:
-    """SIGTERM ends a command as Ctrl-C does, so that what was begun is tidied up."""
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        error = KeyboardInterrupt()
-        error.signal = number  # type: ignore[attr-defined]
-        raise error
-
-    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, handle)
 
 
 def _fail(message: str, code: int) -> int:

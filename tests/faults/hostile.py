@@ -195,7 +195,16 @@ NO_JSON: dict[str, bytes | str] = {
     "digits": '{"task": "swimmer", "seed": ' + "9" * 5000 + "}",
 }
 SETTINGS: dict[str, list[Any]] = {
-    "task": ["", "nonexistent", "gym:os:system", "gym:../../etc/passwd", "envpool:nothing", "a\0b", "\x1b[2J", "\ud800"],
+    "task": [
+        "",
+        "nonexistent",
+        "gym:os:system",
+        "gym:../../etc/passwd",
+        "envpool:nothing",
+        "a\0b",
+        "\x1b[2J",
+        "\ud800",
+    ],
     "method": ["../../x", "/etc", ".", "", "\x1b[31m", "x" * 300, "a\nb", 7, None],
     "preset": ["evil", 1, None],
     "steps": [0, -1, 1.5, "many", None, True, math.nan, 10**400, [], {}],
@@ -264,23 +273,32 @@ def _arrays() -> Iterator[Case]:
     def told(name: str, change: Callable[[dict[str, Any]], object], commands: tuple[str, ...] = ALL) -> Case:
         return Case(f"arrays: {name}", arrays(change), commands)
 
-    theta = np.zeros(3, np.float32)
+    def with_first(name: str, value: float) -> Callable[[dict[str, Any]], object]:
+        return lambda held: held[name].__setitem__(0, value)
+
+    def with_array(name: str, made: Callable[[Any], Any]) -> Callable[[dict[str, Any]], object]:
+        return lambda held: held.update({name: made(held.get(name))})
+
+    def without(name: str) -> Callable[[dict[str, Any]], object]:
+        return lambda held: held.pop(name)
+
+    short = np.zeros(3, np.float32)
     for value in (np.nan, np.inf):
-        yield told(f"theta {value}", lambda held, value=value: held["theta"].__setitem__(0, value))  # type: ignore[misc]
-        yield told(f"obs {value}", lambda held, value=value: held["obs.total"].__setitem__(0, value))  # type: ignore[misc]
+        yield told(f"theta {value}", with_first("theta", value))
+        yield told(f"obs {value}", with_first("obs.total", value))
     for name in ("theta", "obs.total", "obs.squares"):
-        yield told(f"no {name}", lambda held, name=name: held.pop(name))  # type: ignore[misc]
-        yield told(f"short {name}", lambda held, name=name: held.update({name: theta}))  # type: ignore[misc]
-        yield told(f"square {name}", lambda held, name=name: held.update({name: held[name][None]}))  # type: ignore[misc]
-        yield told(f"scalar {name}", lambda held, name=name: held.update({name: np.float32(1)[None][0:0]}))  # type: ignore[misc]
-    yield told("whole theta", lambda held: held.update(theta=held["theta"].astype(np.int32)))
-    yield told("true theta", lambda held: held.update(theta=held["theta"] > 0))
-    yield told("complex theta", lambda held: held.update(theta=held["theta"].astype(np.complex64)))
-    yield told("no step", lambda held: held.pop("optimiser.0"), WRITING)
-    yield told("another step", lambda held: held.update({"optimiser.1": theta}), WRITING)
-    yield told("an estimator's memory", lambda held: held.update({"estimator.evil": theta}), WRITING)
-    entry = {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]}
-    for name, change in {
+        yield told(f"no {name}", without(name))
+        yield told(f"short {name}", with_array(name, lambda _: short))
+        yield told(f"square {name}", with_array(name, lambda array: array[None]))
+        yield told(f"empty {name}", with_array(name, lambda array: array[:0]))
+    yield told("whole theta", with_array("theta", lambda array: array.astype(np.int32)))
+    yield told("true theta", with_array("theta", lambda array: array > 0))
+    yield told("complex theta", with_array("theta", lambda array: array.astype(np.complex64)))
+    yield told("no step", without("optimiser.0"), WRITING)
+    yield told("another step", with_array("optimiser.1", lambda _: short), WRITING)
+    yield told("an estimator's memory", with_array("estimator.evil", lambda _: short), WRITING)
+    entry: dict[str, Any] = {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]}
+    changes: dict[str, dict[str, Any]] = {
         "beyond the end": {"data_offsets": [0, 10**12]},
         "backwards": {"data_offsets": [12, 0]},
         "negative": {"data_offsets": [-4, 8]},
@@ -292,7 +310,8 @@ def _arrays() -> Iterator[Case]:
         "half": {"dtype": "BF16", "shape": [6]},
         "no offsets": {"data_offsets": None},
         "million axes": {"shape": [1] * 100_000 + [3]},
-    }.items():
+    }
+    for name, change in changes.items():
         yield Case(f"safetensors: {name}", header({"theta": entry | change}, bytes(12)))
     yield Case("safetensors: nothing", put(checkpoint.ARRAYS, b""))
     yield Case("safetensors: half a length", put(checkpoint.ARRAYS, b"\1\0\0"))
@@ -326,30 +345,46 @@ CASES = list(_cases())
 # Records and measurements, as `quell report` reads them
 
 
-def _records() -> Iterator[tuple[str, Callable[[dict[str, Any]], Any]]]:
+Change = Callable[[dict[str, Any]], Any]
+SOUND: list[tuple[str, Any]] = [("untrained", []), ("variance", None), ("variance", 7), ("label", "x")]
+STRANGE: list[Any] = [[], {}, "x", 7, None, math.nan, [["x"]], {"sampled": "x"}]
+COLUMNS: list[Any] = [["x"], [math.inf], [None, {}], "x", None]
+RETURNS: list[Any] = [["x"], [math.nan], [None], [10**400], "x"]
+HISTORIES: list[Any] = [[], {"steps": 1}, {"steps": [1], "iteration": ["x"]}, {"steps": [{}]}, "x"]
+ROWS: list[Any] = [7, [7], [{}], [{"name": 7, "ratio": {}}], [{"name": "a", "ratio": 7}]]
+RATIOS: list[Any] = ["x", math.nan, math.inf, {}]
+
+
+def _with(changes: dict[str, Any]) -> Change:
+    return lambda facts: facts | changes
+
+
+def _with_column(name: str, values: Any) -> Change:
+    return lambda facts: facts | {"curve": facts["curve"] | {name: values}}
+
+
+def _measured(changes: dict[str, Any]) -> Change:
+    measured = {"task": "lqr", "at": "init", "rows": [{"name": "cv", "ratio": {"value": 1.0}}]}
+    return lambda _: measured | changes
+
+
+def _records() -> Iterator[tuple[str, Change]]:
     """What becomes of a sound record's contents."""
     for name in ("final", "curve", "config", "untrained", "label", "variance"):
-        for value in ([], {}, "x", 7, None, math.nan, [["x"]], {"sampled": "x"}):
-            sound = (name, value) in [("untrained", []), ("variance", None), ("variance", 7), ("label", "x")]
-            if not sound:
-                yield f"{name} = {value!r}", lambda facts, name=name, value=value: facts | {name: value}  # type: ignore[misc]
+        for value in STRANGE:
+            if (name, value) not in SOUND:
+                yield f"{name} = {value!r}", _with({name: value})
     for column in ("steps", "return", "ratio", "evaluation", "iteration"):
-        for value in (["x"], [math.inf], [None, {}], "x", None):
-            made = lambda facts, c=column, v=value: facts | {"curve": facts["curve"] | {c: v}}  # type: ignore[misc]  # noqa: E731
-            yield f"curve {column} = {value!r}", made
-    for value in (["x"], [math.nan], [None], [10**400], "x"):
-        made = lambda facts, v=value: facts | {"final": {"sampled": v, "mean_action": [1.0]}}  # type: ignore[misc]  # noqa: E731
-        yield f"final {value!r:.20}", made
-    for history in ([], {"steps": 1}, {"steps": [1], "iteration": ["x"]}, {"steps": [{}]}, "x"):
-        yield f"history {history!r}", lambda facts, h=history: facts | {"history": h, "curve": None}  # type: ignore[misc]
-    measured: dict[str, Any] = {"task": "lqr", "at": "init", "rows": [{"name": "cv", "ratio": {"value": 1.0}}]}
-    for change in (
-        *({"rows": rows} for rows in (7, [7], [{}], [{"name": 7, "ratio": {}}], [{"name": "a", "ratio": 7}])),
-        *({"rows": [{"name": "a", "ratio": {"value": value}}]} for value in ("x", math.nan, math.inf, {})),
-        *({name: value} for name in ("task", "at", "label") for value in (7, None, [])),
-        {"iterations": "x"},
-    ):
-        yield f"measured {change!r}", lambda facts, change=change: measured | change  # type: ignore[misc]
+        for value in COLUMNS:
+            yield f"curve {column} = {value!r}", _with_column(column, value)
+    for value in RETURNS:
+        yield f"final {value!r:.20}", _with({"final": {"sampled": value, "mean_action": [1.0]}})
+    for value in HISTORIES:
+        yield f"history {value!r}", _with({"history": value, "curve": None})
+    strange: list[dict[str, Any]] = [{name: value} for name in ("task", "at", "label") for value in STRANGE[3:6]]
+    rows = [*ROWS, *([{"name": "a", "ratio": {"value": value}}] for value in RATIOS)]
+    for change in (*({"rows": made} for made in rows), *strange, {"iterations": "x"}):
+        yield f"measured {change!r}", _measured(change)
 
 
 RECORDS = dict(_records())

@@ -139,9 +139,7 @@ def reported(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("name", hostile.RECORDS)
-def test_a_hostile_record_is_refused_in_a_line(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_hostile_record_is_refused_in_a_line(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "results"
     run.mkdir()
     made_up("swimmer", "es", 0, 1.0).write(run / "x.json")

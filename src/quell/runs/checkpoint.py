@@ -107,8 +107,8 @@ def load_newest(folder: Path, *, at_most: int | None = None) -> tuple[Arrays, di
         except CorruptCheckpoint as error:
             broken.append(error)
             continue
-        for error in broken:
-            warnings.warn(f"checkpoint skipped: {error}", stacklevel=2)
+        for skipped in broken:
+            warnings.warn(f"checkpoint skipped: {skipped}", stacklevel=2)
         return found
     if broken:
         raise UsageError(f"{str(folder.parent)!r} has no intact checkpoint; the newest: {broken[0]}")

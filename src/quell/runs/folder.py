@@ -150,8 +150,9 @@ class Run:
         differing = [name for name in changed(trained, now) if name not in FREE_TO_CHANGE]
         if differing:
             raise UsageError(
-                f"{', '.join(differing)} in {str(self.path / 'config.json')!r} differ{'s' * (len(differing) == 1)} from "
-                "what the checkpoint was trained with; undo the edit (`quell resume RUN --fork` takes changes as flags)"
+                f"{str(self.path / 'config.json')!r} was edited: {', '.join(differing)} "
+                f"differ{'s' * (len(differing) == 1)} from what the checkpoint was trained with; undo it "
+                "(`quell resume RUN --fork` takes changes as flags)"
             )
         return replace(trained, {name: getattr(now, name) for name in FREE_TO_CHANGE})
 
@@ -159,9 +160,13 @@ class Run:
         """Say which packages are not those that the run was begun with: bits may then differ."""
         with suppress(*files.MALFORMED):
             before, now = files.read_json(self.path / "versions.json")["packages"], packages()
-            others = [f"{name} {before[name]} (now {now[name]})" for name in now if before.get(name, now[name]) != now[name]]
+            others = [
+                f"{name} {before[name]} (now {now[name]})" for name in now if before.get(name, now[name]) != now[name]
+            ]
             if others:
-                warnings.warn(f"this run was begun with {', '.join(others)}: results may differ in their bits", stacklevel=3)
+                warnings.warn(
+                    f"this run was begun with {', '.join(others)}: results may differ in their bits", stacklevel=3
+                )
 
     def metrics(self) -> Iterator[dict[str, Any]]:
         """Rows of metrics.jsonl; a half-written last line is left out."""

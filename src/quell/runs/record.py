@@ -64,8 +64,8 @@ class Record:
     @property
     def flat(self) -> bool:
         """Whether every return that is known, in training and after it, is the same: no reward was seen."""
-        known = [self.curve["return"], self.untrained, *self.final.values()]
-        return len({value for values in known for value in values if value is not None}) == 1
+        known = {*self.curve["return"], *self.untrained, *(value for values in self.final.values() for value in values)}
+        return len(known - {None}) == 1
 
     def series(self, name: str) -> tuple[list[float], list[float]]:
         """(steps, values) of one line of the curve, where it has values."""

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, redirect_stderr
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -28,8 +29,8 @@ EVERY = 10.0
 class Interrupted(KeyboardInterrupt):
     """A signal that ends the program at once; `signal` is its number."""
 
-    def __init__(self, number: int, words: str) -> None:
-        super().__init__(words)
+    def __init__(self, number: int) -> None:
+        super().__init__()
         self.signal = number
 
 
@@ -40,6 +41,9 @@ class Progress:
         self.stop_requested = False
         self.signal = 0
         """The number of the signal that asked to stop, if one did."""
+
+    def began(self, folder: Path) -> None:
+        """Called once there is a run to go on with."""
 
     def show(self, row: Mapping[str, float]) -> None:
         """Called after every iteration with its metrics."""
@@ -57,11 +61,10 @@ class Display(Progress):
     SIGINT, SIGTERM and SIGHUP ask the run to stop after the current iteration; a second one interrupts at once.
     """
 
-    def __init__(self, title: str, budget: int, *, folder: str = "RUN", plain: bool | None = None) -> None:
+    def __init__(self, title: str, budget: int, *, plain: bool | None = None) -> None:
         super().__init__()
         self.title, self.budget = title, budget
         self.plain = not Steady(sys.stderr).isatty() if plain is None else plain
-        self._words = f"ended at once; the run goes on from its last checkpoint with `quell resume {folder}`"
         self._shown, self._took, self._told = time.monotonic(), 0.0, threading.Lock()
         self._last_line = 0.0
         self._first: tuple[float, float] | None = None
@@ -69,7 +72,7 @@ class Display(Progress):
         self._ratios: list[float] = []
         self._bar: Bars | None = None
         self._previous: dict[int, Any] = {}
-        self._stderr = ExitStack()
+        self._around = ExitStack()
 
     def __enter__(self) -> Display:
         for number in ENDING:
@@ -78,9 +81,8 @@ class Display(Progress):
                     self._previous[number] = signal.signal(number, self._on_signal)
             except ValueError:  # not the main thread: the application owns its signals
                 break
-        if stopping.listener is not None:
-            stopping.listener.first, stopping.listener.last = self._announce, self._words
-        self._stderr.enter_context(redirect_stderr(Steady(sys.stderr)))
+        self._around.enter_context(stopping.handled(self._announce))
+        self._around.enter_context(redirect_stderr(Steady(sys.stderr)))
         if not self.plain:
             share = BarColumn(bar_width=24), TextColumn("{task.percentage:>3.0f}%"), MofNCompleteColumn()
             self._bar = bars(TextColumn("[bold]{task.description}"), *share, TextColumn("{task.fields[facts]}"))
@@ -91,15 +93,19 @@ class Display(Progress):
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()
-        self._stderr.close()
+        self._around.close()
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self.stop_requested:
-            raise Interrupted(number, self._words)
+            raise Interrupted(number)
         self.stop_requested, self.signal = True, number
         self._announce(number)
+
+    def began(self, folder: Path) -> None:
+        if stopping.listener is not None:
+            stopping.listener.words = f"ended at once; the run goes on from its last checkpoint: quell resume {folder}"
 
     def _announce(self, number: int) -> None:
         """Say, once, what a signal will lead to; a listener may be quicker than Python's own handler."""

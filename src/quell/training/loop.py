@@ -26,7 +26,9 @@ def run_training(
     task = task or make_task(config)
     saved = checkpoint.load_newest(run.checkpoints) if resume else None
     state = TrainState.from_checkpoint(config, make_problem(config, task), *saved) if saved else None
-    writer = MetricsWriter(run.path, after=state.iteration if state else 0)  # whatever is wrong with a folder comes first
+    writer = MetricsWriter(
+        run.path, after=state.iteration if state else 0
+    )  # whatever is wrong with a folder comes first
     try:
         trainer = Trainer(config, compute, task)
         try:
