@@ -6,8 +6,9 @@ from quell.runs.metrics import METRICS
 
 HEAD = """# Metrics
 
-One row per iteration in `metrics.jsonl` and in TensorBoard; `result.history` holds the same dictionaries. This page is
-made from `quell.metrics.METRICS` by `python docs/make_metrics.py`.
+One row per iteration in `metrics.jsonl`; `result.history` holds the same dictionaries. TensorBoard shows them against
+environment steps, so that methods with batches of different sizes can be compared. This page is made from
+`quell.metrics.METRICS` by `python docs/make_metrics.py`.
 
 | name | meaning |
 |---|---|

@@ -210,3 +210,17 @@ def test_percentile_interval_passes_over_what_is_not_finite() -> None:
     nothing = stats.percentile_interval(7.0, [math.nan])
     assert math.isnan(nothing.low)
     assert math.isnan(nothing.high)
+
+
+def test_a_verdict_needs_seeds_enough_to_rule_out_chance() -> None:
+    low, high = [1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]
+    assert stats.verdict(high, low)[1] == "above"
+    assert stats.verdict(low, high)[1] == "below"
+    assert stats.verdict(high[:2], [*low, 4.5])[1] == "too few seeds", "one order of 21 on each side"
+    assert stats.verdict(high[:3], low[:3])[1] == "too few seeds"
+    assert stats.verdict(high[:3], [*low, 4.5])[1] == "above"
+    assert stats.verdict([1.0, 5.0, 3.5, 7.0], low)[1] == "not resolved"
+    assert stats.verdict([1.0] * 5, [1.0] * 5)[1] == "not resolved"
+    assert stats.verdict([1.0], low) == (None, "too few seeds")
+    chance, _ = stats.verdict(high, low)
+    assert chance == stats.Interval(1.0, 1.0, 1.0)

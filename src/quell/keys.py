@@ -35,6 +35,7 @@ class Purpose(IntEnum):
     STATES_ACTION = 16
     CRITIC_INIT = 17  # a value network's initial weights
     CRITIC = 18  # the order it sees its data in
+    EPOCHS = 19  # the order in which a batch is gone through several times
 
 
 class Stream(Enum):

@@ -129,6 +129,24 @@ def probability_of_improvement(
     return percentile_interval(float(np.mean(estimates)), np.mean(resampled, axis=0), level)
 
 
+def verdict(x: ArrayLike, y: ArrayLike) -> tuple[Interval | None, str]:
+    """P(X > Y) for a seed of each, and what the seeds allow to say: above or below, by an exact rank test at 5%.
+
+    That takes four seeds against four or three against five; with fewer even the clearest order may be chance.
+    """
+    from scipy.stats import mannwhitneyu
+
+    a, b = _seeds(x), _seeds(y)
+    if min(len(a), len(b)) < 2:
+        return None, "too few seeds"
+    chance = probability_of_improvement({"": a}, {"": b}, np.random.default_rng(0))
+    if 2 / math.comb(len(a) + len(b), len(a)) > 0.05:
+        return chance, "too few seeds"
+    if chance.value == 0.5 or mannwhitneyu(a, b).pvalue > 0.05:
+        return chance, "not resolved"
+    return chance, "above" if chance.value > 0.5 else "below"
+
+
 def area_under_curve(steps: ArrayLike, returns: ArrayLike) -> float:
     """Average height of a learning curve: its trapezoid area over environment steps, divided by their span."""
     x, y = np.asarray(steps, dtype=float), np.asarray(returns, dtype=float)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import re
 import subprocess
@@ -15,6 +17,7 @@ import numpy as np
 import pytest
 from browser import Browser
 from made_up import made_up, small_group, write_group
+from PIL import Image
 
 import quell
 import quell.errors
@@ -23,7 +26,9 @@ from quell.figures.style import LOOKS
 from quell.paper.entries import ENTRIES
 from quell.paper.published import LABELS
 from quell.paper.render import html_tables
+from quell.report import content
 from quell.report.build import build
+from quell.report.series import all_series, told_apart
 from quell.report.sources import gather
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"
@@ -44,8 +49,8 @@ def test_a_results_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     text = page.read_text()
     assert "<strong>205 ± 7.1</strong><small>237 ± 33</small>" in text
     data = data_of(text)
-    assert [method["name"] for method in data["methods"]] == ["es", "cv", "pg"]
-    assert [task["label"] for task in data["tasks"]] == ["Swimmer", "HalfCheetah"]
+    assert [method["name"] for method in data["methods"][0]] == ["es", "cv", "pg"]
+    assert [task["title"] for task in data["tasks"]] == ["Swimmer", "HalfCheetah"]
     assert [run["seed"] for run in data["series"][0]["runs"]] == [0, 1]
 
 
@@ -63,7 +68,9 @@ def test_a_run_folder(tmp_path: Path) -> None:
 def test_everything_committed() -> None:
     data = data_of(build([ROOT / "results"], title="results"))
     assert data["variance"]
-    assert {"es", "cv", "cv-moments"} <= {method["name"] for method in data["methods"]}
+    assert {"es", "cv", "cv moments"} <= {method["name"] for group in data["methods"] for method in group}
+    titles = [one["title"] for one in data["variance"]]
+    assert len(set(titles)) == len(titles), "a card has a title of its own"
     assert data["groups"][:3] == ["benchmark", "paper-1", "paper-1000000"], "campaigns come first"
 
 
@@ -73,12 +80,89 @@ def test_methods_look_as_in_the_figures(tmp_path: Path) -> None:
         json.dumps({"task": "lqr", "at": "init", "rows": [{"name": "auto", "ratio": {"value": 0.5}}]})
     )
     data = data_of(build([tmp_path], title="looks"))
-    colours = {method["name"]: (method["colour"], method["dash"]) for method in data["methods"]}
+    colours = {method["name"]: (method["colour"], method["dash"]) for method in data["methods"][0]}
     for name in ("es", "cv", "ortho"):
         assert colours[name][0] == LOOKS[name].colour
     assert (colours["cv"][1], colours["ortho"][1]) == ("", "7 3")
     assert colours["det"][0] == "", "black is the page's own ink"
     assert data["variance"][0]["rows"][0]["colour"] == LOOKS["auto"].colour
+
+
+def names(page: str) -> dict[str, list[int]]:
+    """Series of a page -> the seeds in it."""
+    return {one["method"]: [run["seed"] for run in one["runs"]] for one in data_of(page)["series"]}
+
+
+def test_only_seeds_are_averaged(tmp_path: Path) -> None:
+    """Two learning rates, two budgets and two seeds are four series, told apart by what differs."""
+    for steps in (40_000, 80_000):
+        for lr in (0.01, 0.03):
+            runs = [made_up("swimmer", "cv", seed, 100 * lr, lr=lr, steps=steps) for seed in (0, 1)]
+            write_group(tmp_path, runs, name=f"x{lr}-{steps}")
+    for file in sorted(tmp_path.glob("x*/summaries/*.json")):  # all in one folder, as somebody may collect them
+        file.rename(tmp_path / f"{file.parts[-3]}-{file.name}")
+    series = names(build([tmp_path], title="two by two"))
+    made = [f"cv steps {steps}, lr {lr}" for lr in ("0.01", "0.03") for steps in ("4e4", "8e4")]
+    assert sorted(series) == sorted(made)
+    assert all(seeds == [0, 1] for seeds in series.values())
+
+
+def test_a_label_names_no_more_than_what_differs() -> None:
+    adam = {"pairs": 5, "step": "adam", "step.lr": 0.01}
+    assert told_apart([adam]) == [""]
+    assert told_apart([adam, {**adam, "step.lr": 0.1}]) == ["lr 0.01", "lr 0.1"]
+    natural = {"pairs": 5, "step": "natural", "step.kl": 0.1}
+    assert told_apart([adam, natural]) == ["step adam", "step natural"], "kl is natural's own"
+    other = dict.fromkeys("abcdef", 1)
+    assert told_apart([other, dict.fromkeys("abcdef", 2)])[1] == "a 2, b 2, c 2, +3 more"
+    assert told_apart([other, {**other, "f": 2}, {**dict.fromkeys("abcdef", 2), "f": 2}])[1] != ""
+
+
+def test_the_same_seed_again_is_no_further_seed(tmp_path: Path) -> None:
+    first, other = made_up("swimmer", "es", 0, 100.0), made_up("swimmer", "es", 0, 200.0)
+    for name, run in (("a", first), ("copy", first), ("b", other)):
+        run.write(tmp_path / f"{name}.json")
+    assert names(build([tmp_path], title="again")) == {"es": [0], "es again 1": [0]}
+
+
+def test_a_headline_has_intervals_and_verdicts(tmp_path: Path) -> None:
+    scores = {"es": (100, 102, 104, 106), "cv": (200, 210, 220, 230), "ortho": (99, 103, 105, 110), "pg": (1, 2)}
+    write_group(tmp_path, [made_up("swimmer", m, i, x) for m, row in scores.items() for i, x in enumerate(row)])
+    (group,) = headline_of(tmp_path)
+    (card,) = group["cards"]
+    said = {row["name"]: (row["verdict"], row["interval"], row["runs"]) for row in card["rows"]}
+    assert said["CV"] == ("above ES", "[194, 236]", "4 seeds, 4e4")
+    assert said["ORTHO"][0] == "not resolved"
+    assert said["PG"][0] == "too few seeds"
+    assert said["ES"][0] == ""
+    assert group["sentences"][0] == "CV against ES: above on 1 task."
+
+
+def test_no_verdict_between_budgets_or_before_the_end(tmp_path: Path) -> None:
+    runs = [made_up("swimmer", "es", seed, 100.0 + seed, steps=80_000) for seed in range(5)]
+    runs += [made_up("swimmer", "cv", seed, 200.0 + seed) for seed in range(5)]
+    for run in runs:
+        run.write(tmp_path / f"{run.name}-{run.config.seed}.json")
+    (group,) = headline_of(tmp_path)
+    rows = {row["name"]: row for row in group["cards"][0]["rows"]}
+    assert rows["CV"]["verdict"] == "", "ES had twice the steps"
+    assert rows["ES"]["runs"] == "5 seeds, 8e4, 5 unfinished"
+
+
+def headline_of(folder: Path) -> list[dict[str, Any]]:
+    sources = gather([folder])
+    return content.headline(sources, all_series(sources), {})
+
+
+def test_films_have_a_poster(tmp_path: Path) -> None:
+    ffmpeg = pytest.importorskip("imageio_ffmpeg").get_ffmpeg_exe()
+    small_group(tmp_path)
+    white = ["-f", "lavfi", "-i", "color=white:s=64x64:d=1", "-vf", "fade=in:0:3"]  # its first frame is black
+    subprocess.run([ffmpeg, "-loglevel", "error", *white, tmp_path / "a.mp4"], check=True)
+    (tmp_path / "broken.mp4").write_bytes(b"no film")
+    page = build([tmp_path], title="films", videos=[tmp_path / "a.mp4", tmp_path / "broken.mp4"])
+    (poster,) = re.findall(r'poster="data:image/jpeg;base64,([^"]+)"', page)
+    assert np.asarray(Image.open(io.BytesIO(base64.b64decode(poster)))).mean() > 200, "not its first frame"
 
 
 def test_the_report_knows_nothing_of_the_paper() -> None:
@@ -268,6 +352,73 @@ def test_light_dark_and_phone(page: Browser) -> None:
     page.resize(390, 844)
     assert page.run("document.documentElement.scrollWidth <= innerWidth")
     assert page.messages == []
+
+
+def test_every_axis_has_a_name_and_several_ticks(page: Browser) -> None:
+    count = """[...document.querySelectorAll('.panel:not([hidden]) .plot')].map(plot => ['x', 'y'].map(axis => [
+        plot.querySelector(`[data-axis=${axis}]`).textContent,
+        plot.querySelectorAll(`[data-tick=${axis}]`).length]))"""
+    for width in (1280, 390):
+        page.resize(width, 844)
+        for metric, name in (("return", "return while training"), ("ratio", "gradient variance, ES = 1")):
+            change = f"byId('metric').value = '{metric}'; byId('metric').dispatchEvent(new Event('change'))"
+            page.run(change)
+            for (across, steps), (up, values) in page.run(count):
+                assert (across, up) == ("environment steps", name)
+                assert steps >= 3
+                assert values >= 3, metric
+    assert page.messages == []
+
+
+def test_a_run_is_not_cut_where_another_ends(window: Browser, tmp_path: Path) -> None:
+    """Not by one with another budget, nor by a seed that is still running."""
+    short = made_up("swimmer", "cv", 1, 200.0)
+    for name, values in short.curve.items():
+        short.curve[name] = values[:2]
+    runs = [made_up("swimmer", "es", 0, 100.0), made_up("swimmer", "cv", 0, 100.0), short]
+    long = made_up("swimmer", "es", 0, 100.0, steps=400_000)
+    long.curve["steps"] = [100_000, 200_000, 300_000, 400_000]
+    for number, run in enumerate([*runs, long]):
+        run.write(tmp_path / f"{number}.json")
+    (tmp_path / "report.html").write_text(build([tmp_path], title="ends"))
+    window.resize(1280, 900)
+    window.open(tmp_path / "report.html")
+    ends = "Object.fromEntries(panels[0].lines.map(line => [line.method.name, line.xs[line.xs.length - 1]]))"
+    assert window.run(ends) == {"es steps 4e4": 40_000, "es steps 4e5": 400_000, "cv": 40_000}
+    assert window.run("document.querySelectorAll('.panel polyline[opacity]').length") == 1, "the rest of cv is faint"
+
+
+def test_returns_can_be_read_on_a_phone(page: Browser) -> None:
+    page.resize(390, 844)
+    page.run("document.querySelector('#runs details').open = true")
+    head, cell = (
+        page.run(f"document.querySelectorAll('#runs {part}')[3].getBoundingClientRect().right") for part in ("th", "td")
+    )
+    assert page.run("document.querySelectorAll('#runs th')[3].textContent") == "return"
+    assert max(head, cell) < 390
+    inside = (
+        "[...document.querySelectorAll('.scores *')].every(one => one.getBoundingClientRect().right <= innerWidth - 14)"
+    )
+    assert page.run(inside), "the headline stays in its cards"
+
+
+def test_text_is_to_the_left_and_numbers_to_the_right(page: Browser) -> None:
+    page.run("document.querySelector('#runs details').open = true")
+    sides = "[...document.querySelectorAll('#runs tbody tr:first-child td')].map(c => getComputedStyle(c).textAlign)"
+    assert page.run(sides) == ["left", "left", *["right"] * 5]
+
+
+def test_a_group_shows_its_own(window: Browser, tmp_path: Path) -> None:
+    write_group(tmp_path, [made_up("swimmer", "es", 0, 1.0)], name="a")
+    write_group(tmp_path, [made_up("hopper", "cv", 0, 1.0)], name="b")
+    (tmp_path / "report.html").write_text(build([tmp_path], title="groups"))
+    window.open(tmp_path / "report.html")
+    seen = """(() => { const shown = (what) => [...document.querySelectorAll(what)].filter(one => one.offsetParent);
+        return [shown('.card h3'), shown('.panel h3'), shown('#methods .chip'), shown('#settings summary')]
+            .map(several => several.map(one => one.textContent).join()); })()"""
+    assert window.run(seen) == ["swimmer", "swimmer", "ES", "ES"]
+    window.run("byId('group').value = 1; byId('group').dispatchEvent(new Event('change'))")
+    assert window.run(seen) == ["hopper", "hopper", "CV", "CV"]
 
 
 def test_hostile_names_do_nothing_in_the_browser(window: Browser, tmp_path: Path) -> None:

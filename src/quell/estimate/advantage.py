@@ -49,20 +49,24 @@ class WithCritic:
         counted = {"iteration": np.asarray(batch.episodes.iteration), "time": np.arange(horizon) / horizon}
         return Rows(pairs, {"scale": np.asarray(scale or np.inf)} | counted | self.critic.shared(state, batch.pairs))
 
-    def gradients(
-        self, xp: Any, problem: Problem, pair: Pair, row: dict[str, Any], thetas: Any
-    ) -> tuple[Any, dict[str, Any]]:
-        """(sum_t A_t / s grad log pi of both members [2, d], what the critic learns from the pair)."""
-        padded = recorded_length(xp, pair)
-        end = min(padded, row["rewards"].shape[-1])
+    def advantages(self, xp: Any, pair: Pair, row: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """(A_t [2, t] up to the longest episode's end, what the critic learns from the pair)."""
+        end = min(recorded_length(xp, pair), row["rewards"].shape[-1])
         obs, time = pair.obs[:, :end], row["time"][:end]
         running = xp.arange(end) < xp.asarray(pair.steps)[:, None]
         values = xp.where(running, self.critic.predict(xp, row, obs, time), 0.0)
         rewards = xp.where(running, row["rewards"][:, :end], 0.0)
-        advantages = generalised_advantages(xp, rewards, values, pair.steps, row["terminated"], self.gamma, self.trace)
-        weights = xp.concatenate([advantages / row["scale"], xp.zeros((2, padded - end))], axis=1)
-        gradients = pair_scores(xp, problem.policy, pair, thetas, weights[:, None])[:, 0]
-        return gradients, self.critic.terms(xp, row, obs, time, advantages + values, pair.steps)
+        found = generalised_advantages(xp, rewards, values, pair.steps, row["terminated"], self.gamma, self.trace)
+        return found, self.critic.terms(xp, row, obs, time, found + values, pair.steps)
+
+    def gradients(
+        self, xp: Any, problem: Problem, pair: Pair, row: dict[str, Any], thetas: Any
+    ) -> tuple[Any, dict[str, Any]]:
+        """(sum_t A_t / s grad log pi of both members [2, d], what the critic learns from the pair)."""
+        found, learned = self.advantages(xp, pair, row)
+        behind = recorded_length(xp, pair) - found.shape[1]
+        weights = xp.concatenate([found / row["scale"], xp.zeros((2, behind))], axis=1)
+        return pair_scores(xp, problem.policy, pair, thetas, weights[:, None])[:, 0], learned
 
 
 @dataclass(frozen=True, kw_only=True)

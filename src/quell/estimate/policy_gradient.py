@@ -87,9 +87,9 @@ def recorded_length(xp: Any, pair: Pair) -> int:
     return padded_length(int(pair.steps.max()), horizon) if xp is np else horizon
 
 
-def padded_length(steps: int, horizon: int) -> int:
-    """The next power of two from 64 up, at most the horizon."""
-    return min(max(64, 1 << (max(steps, 1) - 1).bit_length()), horizon)
+def padded_length(steps: int, horizon: int, least: int = 64) -> int:
+    """The next power of two from `least` up, at most the horizon."""
+    return min(max(least, 1 << (max(steps, 1) - 1).bit_length()), horizon)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from quell.errors import require
 Array = NDArray[Any]
 DPI = 130
 GREY = "0.4"
+BLACK = "#000000"
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ LOOKS = {
     "gcmc": Look("#009E73", "-.", ".."),
     "qmc": Look("#E69F00", ":", "xx"),
     "pg": Look("#56B4E9", "--", "\\\\"),
-    "det": Look("#000000", "-.", "++"),
+    "det": Look(BLACK, "-.", "++"),
     "ppo": Look("#8C6BB1"),
     "trpo": Look("#B5893B", "--"),
     "re": Look("#56B4E9", "--"),
@@ -59,6 +60,19 @@ def looks(names: Iterable[str]) -> dict[str, Look]:
     """A look for each name: the method's own; others take what is left, in the order they come."""
     others = (Look(MORE[i % len(MORE)], LINES[(i + 1) % len(LINES)]) for i in count())
     return {name: _known(name) or next(others) for name in dict.fromkeys(names)}
+
+
+def variants(names: Iterable[str]) -> dict[str, Look]:
+    """Looks for names of which several may be of one method ("cv lr 0.01", "cv lr 0.03"): one colour, other lines."""
+    found = looks(names)
+    taken: set[tuple[str, str]] = set()
+    others = (Look(colour, line) for line in LINES for colour in MORE)
+    for name, look in found.items():
+        own = [look, *(replace(look, line=line) for line in LINES)]
+        look = next((one for one in chain(own, others) if (one.colour, one.line) not in taken), look)
+        found[name] = look
+        taken.add((look.colour, look.line))
+    return found
 
 
 def _known(name: str) -> Look | None:

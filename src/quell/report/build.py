@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
 from quell.errors import UsageError, require
 from quell.report import content
+from quell.report.series import all_series
 from quell.report.sources import gather
 from quell.runs.record import Record
 
@@ -32,6 +34,7 @@ def build(
     from markupsafe import Markup
 
     sources, labels = gather(paths), labels or {}
+    series = all_series(sources)
     campaigns = {group: runs for group, runs in sources.groups.items() if group in sources.campaigns}
     page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     page.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":"), "allow_nan": False}
@@ -39,10 +42,11 @@ def build(
         title=title,
         style=Markup(_asset("style.css")),
         script=Markup("\n".join(map(_asset, SCRIPTS))),
-        data=content.chart_data(sources, labels),
+        data=content.chart_data(sources, series, labels),
+        headline=content.headline(sources, series, labels),
         tables=[(heading, Markup(html)) for heading, html in tables(campaigns)] if tables else [],
-        runs=content.run_rows(sources, labels),
-        settings=content.settings(sources),
+        runs=content.run_rows(sources, series, labels),
+        settings=content.settings(sources, series),
         videos=[_video(path) for path in videos],
     )
 
@@ -58,8 +62,35 @@ def check_videos(videos: Sequence[Path]) -> None:
 
 def _video(path: Path) -> dict[str, str]:
     kind = VIDEOS[path.suffix]
-    encoded = base64.b64encode(path.read_bytes()).decode()
-    return {"name": path.stem, "kind": kind, "source": f"data:{kind};base64,{encoded}"}
+    poster = "" if kind == "image/gif" else _poster(path)
+    return {"name": path.stem, "kind": kind, "source": _inline(path.read_bytes(), kind), "poster": poster}
+
+
+def _poster(path: Path) -> str:
+    """A typical frame of the film's first second, as a picture; nothing where the extra video is missing."""
+    try:
+        from imageio_ffmpeg import get_ffmpeg_exe
+    except ImportError:
+        return ""
+    take = [
+        "-i",
+        f"file:{path.resolve()}",
+        "-vf",
+        "thumbnail=25",
+        "-frames:v",
+        "1",
+        "-c:v",
+        "mjpeg",
+        "-f",
+        "image2pipe",
+        "-",
+    ]
+    picture = subprocess.run([get_ffmpeg_exe(), "-loglevel", "quiet", "-nostdin", *take], capture_output=True).stdout
+    return _inline(picture, "image/jpeg") if picture else ""
+
+
+def _inline(data: bytes, kind: str) -> str:
+    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
 
 
 def _asset(name: str) -> str:

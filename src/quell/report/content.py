@@ -1,100 +1,218 @@
-"""From runs to what the page shows: data for its script, and lines of its tables."""
+"""From runs to what the page shows: data for its script, its headline, and lines of its tables."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from quell.config import flatten
-from quell.figures.style import LOOKS, looks
+from quell.figures.style import BLACK, LOOKS, variants
+from quell.report.series import Series, against, setting_text, told_apart
 from quell.report.sources import Sources
 from quell.runs.record import NO_REWARD, Record
+from quell.stats import Interval
 from quell.terminal import numbers
 
 DASHES = {"-": "", "--": "7 3", "-.": "8 3 2 3", ":": "2 3"}
-BLACK = "#000000"
 CURVE = ("steps", "return", "ratio", "evaluation")
 
 Labels = Mapping[str, str]
 """Name of a task -> what the page calls it, in the order of the page; others come after, by their own names."""
+Card = dict[str, Any]
 
 
-def chart_data(sources: Sources, labels: Labels) -> dict[str, Any]:
+def chart_data(sources: Sources, series: Sequence[Series], labels: Labels) -> dict[str, Any]:
     """What the script draws."""
-    groups, names = list(sources.groups), {run.config.task for _, run in sources.runs}
-    tasks = [name for name in labels if name in names] + sorted(names - labels.keys())
-    series: dict[tuple[str, str, str], list[Record]] = {}
-    for group, run in sources.runs:
-        series.setdefault((group, run.config.task, run.name), []).append(run)
+    groups = list(sources.groups)
     return {
         "groups": groups,
-        "tasks": [{"name": name, "label": labels.get(name, name)} for name in tasks],
-        "methods": _methods(sources),
+        "tasks": [{"name": name, "title": labels.get(name, name)} for name in _tasks(series, labels)],
+        "methods": [_methods([one for one in series if one.group == group]) for group in groups],
         "series": [
-            {"group": groups.index(group), "task": task, "method": method, "runs": list(map(_curve, runs))}
-            for (group, task, method), runs in series.items()
+            {
+                "group": groups.index(one.group),
+                "task": one.task,
+                "method": one.method,
+                "runs": list(map(_curve, one.runs)),
+            }
+            for one in series
         ],
-        "variance": [_variance(one, labels) for one in sources.measurements],
+        "variance": _variances(sources.measurements, labels),
     }
 
 
-def run_rows(sources: Sources, labels: Labels) -> list[list[str]]:
-    """One line per run."""
+def headline(sources: Sources, series: Sequence[Series], labels: Labels) -> list[Card]:
+    """Per group: a sentence for each method that meets ES, and a card per task with intervals and verdicts."""
+    found = []
+    for number, group in enumerate(sources.groups):
+        own = [one for one in series if one.group == group]
+        looks = {method["name"]: method for method in _methods(own)}
+        tallies: dict[str, list[str]] = {}
+        cards = []
+        for task in _tasks(own, labels):
+            rivals = [one for one in own if one.task == task]
+            cards.append({"title": labels.get(task, task), "rows": _rows(rivals, looks, tallies)})
+        sentences = [f"{title(name)} against ES: {_tally(said)}" for name, said in tallies.items()]
+        found.append({"group": number, "name": group, "sentences": sentences, "cards": cards})
+    return found
+
+
+def run_rows(sources: Sources, series: Sequence[Series], labels: Labels) -> list[tuple[int, list[str]]]:
+    """(group, cells), one line per run."""
+    groups = list(sources.groups)
     return [
-        [group, labels.get(run.config.task, run.config.task), run.name.upper(), str(run.config.seed)]
-        + [numbers.steps(run.config.steps)]
-        + [_score(run.final["sampled"]) + (f" {NO_REWARD}" if run.flat else "")]
-        + [_score(values) for values in (run.final["mean_action"], run.untrained)]
-        for group, run in sources.runs
+        (
+            groups.index(one.group),
+            [labels.get(one.task, one.task), title(one.method), str(run.config.seed)]
+            + [_score(run.final["mean_action"]) + (f" {NO_REWARD}" if run.flat else "")]
+            + [_score(values) for values in (run.final["sampled"], run.untrained)]
+            + [numbers.steps(one.steps)],
+        )
+        for one in series
+        for run in one.runs
     ]
 
 
-def settings(sources: Sources) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Per group and method: every setting, with all values where runs differ."""
-    several: dict[str, list[dict[str, Any]]] = {}
-    for group, run in sources.runs:
-        several.setdefault(f"{group}: {run.name.upper()}", []).append(flatten(run.config))
-    return [
-        (name, [(key, _values([c.get(key) for c in configs])) for key in configs[0]])
-        for name, configs in several.items()
-    ]
+def settings(sources: Sources, series: Sequence[Series]) -> list[tuple[int, str, list[tuple[str, str]]]]:
+    """(group, title, settings) per method: every setting, with its tasks where it differs between them."""
+    several: dict[tuple[str, str], list[Series]] = {}
+    for one in series:
+        several.setdefault((one.group, one.method), []).append(one)
+    groups = list(sources.groups)
+    return [(groups.index(group), title(method), _settings(own)) for (group, method), own in several.items()]
+
+
+def title(method: str) -> str:
+    """ "cv lr 0.03" -> "CV lr 0.03"."""
+    name, space, label = method.partition(" ")
+    return name.upper() + space + label
+
+
+def _tasks(series: Sequence[Series], labels: Labels) -> list[str]:
+    names = {one.task for one in series}
+    return [name for name in labels if name in names] + sorted(names - labels.keys())
+
+
+def _rows(rivals: Sequence[Series], looks: Mapping[str, Card], tallies: dict[str, list[str]]) -> list[Card]:
+    """A task's series, best first, with a place between 0 and 100 for dot and interval."""
+    known = [(one, interval) for one in rivals if (interval := one.interval)]
+    known.sort(key=lambda pair: -pair[1].value)
+    ends = [end for _, interval in known for end in (interval.low, interval.high)]
+    low, span = (min(ends), max(ends) - min(ends)) if ends else (0.0, 0.0)
+    rows = []
+    for one, interval in known:
+        chance, said = against(one, rivals)
+        if said:
+            tallies.setdefault(one.method, []).append(said)
+        place = {name: 100 * (value - low) / span if span > 0 else 50.0 for name, value in vars(interval).items()}
+        rows.append(
+            {
+                "look": looks[one.method],
+                "name": title(one.method),
+                "value": numbers.score(interval.value),
+                "interval": _interval(interval, numbers.score) if len(one.scores) > 1 else "",
+                "runs": _runs(one),
+                "verdict": f"{said} ES" if said in ("above", "below") else said,
+                "kind": said.partition(" ")[0],
+                "chance": f"P {chance.value:.2f} {_interval(chance, '{:.2f}'.format)}" if chance else "",
+                "place": place,
+            }
+        )
+    return rows
+
+
+def _runs(one: Series) -> str:
+    seeds = f"{len(one.runs)} seed{'s' * (len(one.runs) != 1)}, {numbers.steps(one.steps)}"
+    return seeds + (f", {one.unfinished} unfinished" if one.unfinished else "")
+
+
+def _interval(interval: Interval, text: Any) -> str:
+    return f"[{text(interval.low)}, {text(interval.high)}]"
+
+
+def _tally(said: Sequence[str]) -> str:
+    """ "above on 7 tasks, not resolved on 2"."""
+    kinds = [(kind, said.count(kind)) for kind in ("above", "below", "not resolved", "too few seeds", "not finished")]
+    return ", ".join(f"{kind} on {times} task{'s' * (times != 1)}" for kind, times in kinds if times) + "."
+
+
+def _settings(own: Sequence[Series]) -> list[tuple[str, str]]:
+    """Setting -> its value, or its values and where they are used."""
+    configs = {one.task: flatten(one.runs[0].config) for one in own}
+    shown = []
+    for key in dict.fromkeys(key for config in configs.values() for key in config if key not in ("task", "seed")):
+        where: dict[str, list[str]] = {}
+        for task, config in configs.items():
+            if key in config:
+                where.setdefault(setting_text(key, config[key]), []).append(task)
+        values = sorted(where, key=lambda value: -len(where[value]))
+        rest = [f"{value} ({', '.join(where[value])})" for value in values[1:]]
+        shown.append((key, "; ".join([values[0], *rest])))
+    seeds = sorted({run.config.seed for one in own for run in one.runs})
+    return [("tasks", ", ".join(configs)), ("seeds", ", ".join(map(str, seeds))), *shown]
 
 
 def _curve(run: Record) -> dict[str, Any]:
     return {"seed": run.config.seed, **{name: run.curve[name] for name in CURVE}}
 
 
-def _values(values: list[Any]) -> str:
-    distinct = list(dict.fromkeys(value if isinstance(value, str) else json.dumps(value) for value in values))
-    return ", ".join(distinct[:20]) + (" …" if len(distinct) > 20 else "")
-
-
 def _score(values: list[float]) -> str:
     return numbers.score(float(np.mean(values))) if values else "–"
 
 
-def _methods(sources: Sources) -> list[dict[str, str]]:
-    """Name, colour and dash of each method; black is left to the page, which may be dark."""
-    names = {run.name for _, run in sources.runs}
-    ordered = [name for name in LOOKS if name in names] + sorted(names - LOOKS.keys())
+def _methods(series: Sequence[Series]) -> list[dict[str, str]]:
+    """Name, title, colour and dash of each method of a group; black is left to the page, which may be dark."""
+    names = {one.method for one in series}
+    known = list(LOOKS)
+    ordered = sorted(
+        names, key=lambda name: (known.index(base) if (base := name.partition(" ")[0]) in known else 99, name)
+    )
     return [
-        {"name": name, "colour": "" if look.colour == BLACK else look.colour, "dash": DASHES[look.line]}
-        for name, look in looks(ordered).items()
+        {
+            "name": name,
+            "title": title(name),
+            "colour": "" if look.colour == BLACK else look.colour,
+            "dash": DASHES[look.line],
+        }
+        for name, look in variants(ordered).items()
     ]
 
 
-def _variance(one: dict[str, Any], labels: Labels) -> dict[str, Any]:
-    """A measurement's ratios to ES with their intervals."""
-    rows = [row for row in one["rows"] if row["name"] != "es"]
-    used = looks(row["name"] for row in rows)
-    policy = "untrained policy" if one["at"] == "init" else "trained policy"
+def _variances(measurements: Sequence[dict[str, Any]], labels: Labels) -> list[dict[str, Any]]:
+    """Every measurement's ratios to ES with their intervals, under a title that no other has."""
+    same: dict[str, list[dict[str, Any]]] = {}
+    for one in measurements:
+        same.setdefault(f"{labels.get(one['task'], one['task'])}, {_policy(one)}", []).append(one)
+    found = []
+    for name, own in same.items():
+        differing = told_apart([_facts(one) for one in own])
+        for one, label in zip(own, differing, strict=True):
+            label = label if differing.count(label) == 1 else ", ".join(filter(None, (label, one["file"])))
+            rows = [row for row in one["rows"] if row["name"] != "es"]
+            used = variants(row["name"] for row in rows)
+            found.append(
+                {
+                    "title": f"{name}: {label}" if label else name,
+                    "where": ", ".join(f"{key} {value}" for key, value in _facts(one).items()),
+                    "rows": [{"name": row["name"], "colour": used[row["name"]].colour, **row["ratio"]} for row in rows],
+                }
+            )
+    return found
+
+
+def _policy(one: Mapping[str, Any]) -> str:
+    return "untrained" if one["at"] == "init" else "trained"
+
+
+def _facts(one: Mapping[str, Any]) -> dict[str, Any]:
+    """What tells one measurement from another of the same policy."""
     pairs = one.get("iterations", 0) * one.get("pairs_per_iteration", 0)
-    facts = (policy, f"preset {one.get('preset', '?')}", f"{pairs} pairs" if pairs else "", one.get("label", ""))
-    return {
-        "task": labels.get(one["task"], one["task"]),
-        "where": ", ".join(filter(None, facts)),
-        "rows": [{"name": row["name"], "colour": used[row["name"]].colour, **row["ratio"]} for row in rows],
+    facts = {
+        "preset": one.get("preset"),
+        "pairs": pairs or None,
+        "seed": one.get("seed"),
+        "with": one.get("label") or None,
     }
+    return {key: value for key, value in facts.items() if value is not None}

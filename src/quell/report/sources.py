@@ -64,7 +64,7 @@ def _take(file: Path, sources: Sources) -> None:
                 sources.campaigns.append(group)
             sources.groups.setdefault(group, []).append(run)
         elif {"task", "at", "rows"} <= facts.keys():
-            sources.measurements.append(_measurement(facts))
+            sources.measurements.append({**_measurement(facts), "file": file.stem})
     except files.MALFORMED as error:
         raise UsageError(f"{str(file)!r} cannot be read: {error}") from None
 

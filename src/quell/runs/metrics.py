@@ -46,6 +46,7 @@ METRICS: dict[str, str] = {
     "auto/plain": "Share of coordinates for which auto uses plain ES.",
     "gamma": "Discount of the control variate.",
     "pg/kl": "Mean KL divergence between the policy being updated and the one that acted (last update of the batch).",
+    "pg/updates": "Minibatch updates made on the batch.",
     "trouble/bad_pairs": "Pairs left out because a return was not finite.",
     "trouble/flat": "1 when all returns were equal, so that the batch carries no gradient.",
     "trouble/cv_dropped": "1 when the policy gradient overflowed and the batch fell back to plain ES.",
@@ -65,10 +66,13 @@ class MetricsWriter:
     def __init__(self, folder: Path, *, after: int = 0) -> None:
         """Continue behind iteration `after`: rows of later iterations, from before a kill, are dropped."""
         path = folder / "metrics.jsonl"
-        files.write_atomically(path, "".join(_rows_up_to(path, after)).encode())
+        kept = _rows_up_to(path, after)
+        files.write_atomically(path, "".join(kept).encode())
         self._file = files.append_to(path)
         self._pending = b""  # what the disk had no room for
-        self._board: Board | None = Board(files.make_folder(folder / "tensorboard"), after)
+        steps = (files.as_table(kept[-1]) or {}).get("steps") or 0 if kept else 0
+        behind = int(steps) if 0 < steps < 2**62 else 0
+        self._board: Board | None = Board(files.make_folder(folder / "tensorboard"), behind)
 
     def write(self, row: Mapping[str, float]) -> None:
         unknown = row.keys() - METRICS.keys()
@@ -113,7 +117,10 @@ class MetricsWriter:
 
 
 class Board:
-    """A TensorBoard event file, written at once: tensorboardX's own writer waits for ever once its thread has died."""
+    """A TensorBoard event file over environment steps, continued behind `after` of them.
+
+    Written at once: tensorboardX's own writer waits for ever once its thread has died.
+    """
 
     def __init__(self, folder: Path, after: int) -> None:
         from tensorboardX.event_file_writer import EventsWriter
@@ -129,8 +136,8 @@ class Board:
 
     def write(self, row: Mapping[str, float]) -> None:
         for name, value in row.items():
-            if name not in ("iteration", "steps") and math.isfinite(value):
-                summary, step = self._scalar(name, value), int(row["iteration"])
+            if name != "steps" and math.isfinite(value):
+                summary, step = self._scalar(name, value), int(row["steps"])
                 self._writer.write_event(self._event(wall_time=time.time(), step=step, summary=summary))
         self._writer.flush()
 

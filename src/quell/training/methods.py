@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,12 +12,15 @@ from quell import registry
 from quell.config import Config, Preset, flatten, full_name, replace
 from quell.errors import UsageError, did_you_mean, require
 from quell.estimate import Estimator, Problem
+from quell.estimate.advantage import AdvantageGradient
 from quell.estimate.control_variate import ControlVariate
 from quell.estimate.control_variate.advantage import AdvantageControlVariate
 from quell.estimate.control_variate.discount import FixedDiscounts
+from quell.estimate.epochs import ClippedEpochs
 from quell.estimate.policy_gradient import PolicyGradient
 from quell.estimate.score import Score
 from quell.estimate.surrogate import Ppo, Trpo
+from quell.estimate.top import TopDirections
 from quell.perturb import Unperturbed
 from quell.perturb.gaussian import Gaussian
 from quell.perturb.gcmc import Gcmc
@@ -24,6 +28,7 @@ from quell.perturb.orthogonal import Orthogonal
 from quell.perturb.qmc import Qmc
 from quell.policy.network import Policy
 from quell.tasks.base import Task
+from quell.update.first_order import Sgd
 from quell.update.natural import Natural
 
 
@@ -58,6 +63,29 @@ NATURAL = {
 """Many small steps, each as long as a KL divergence allows, in the policy's own metric."""
 ADVANTAGE = {"estimator": AdvantageControlVariate(), **NATURAL}
 OTHERS_AS_BASELINE = {"estimator.baseline": "leave-one-out"}
+TRUST_REGION = {"estimator": AdvantageGradient(), **NATURAL}
+"""TRPO as its users know it: a natural step within a trust region, and a critic."""
+PROXIMAL = {
+    "estimator": ClippedEpochs(),
+    "step": Sgd(lr=1.0, schedule="linear"),
+    "pairs": 1,
+    "batch_steps": 2000,
+    "normalise_obs": True,
+    "policy.hidden": (64, 64),
+    "policy.activation": "tanh",
+    "policy.init_std": 0.37,
+}
+"""PPO as its users know it."""
+LINEAR = {
+    "policy": "deterministic",
+    "policy.hidden": (),
+    "policy.output_scale": 0.0,
+    "directions.sigma": 0.03,
+    "step": Sgd(lr=0.0012),
+    "pairs": 8,
+    "normalise_obs": True,
+}
+"""ARS of its authors: a linear policy that begins at zero; 2 sigma alpha with their sigma 0.03 and alpha 0.02."""
 
 
 SHAKY = {"policy.init_std": 1.0, "step": Natural(kl=0.02), "estimator.gamma": 0.99}
@@ -89,6 +117,20 @@ NATURAL_SPACE: dict[str, tuple[Any, ...]] = {
     "estimator.trace": (0.95, 0.97),
     "policy.init_std": (0.37, 1.0),
     "batch_steps": (2000, 4000, 8000),
+}
+PROXIMAL_SPACE: dict[str, tuple[Any, ...]] = {
+    "estimator.lr": (1e-4, 3e-4, 1e-3),
+    "estimator.epochs": (5, 10, 20),
+    "estimator.gamma": (0.98, 0.99, 0.995),
+    "estimator.trace": (0.9, 0.95, 0.97),
+    "policy.init_std": (0.14, 0.37, 1.0),
+    "batch_steps": (2000, 4000, 8000),
+}
+LINEAR_SPACE: dict[str, tuple[Any, ...]] = {
+    "directions.sigma": (0.01, 0.03, 0.05, 0.1),
+    "step.lr": (0.0003, 0.001, 0.003, 0.01),
+    "pairs": (1, 4, 8, 16),
+    "estimator.top": (0.5, 1.0),
 }
 FIRST_ORDER_SPACE: dict[str, tuple[Any, ...]] = {
     "step.lr": (0.003, 0.01, 0.03, 0.1),
@@ -122,8 +164,23 @@ def _methods() -> dict[str, Method]:
             own_tasks=True,
         ),
         "det": Method("ES on a deterministic policy", Score(), settings={"policy": "deterministic"}, tuned=LONG_STEPS),
+        "ars": Method(
+            "ES on a linear policy, best directions only",
+            TopDirections(),
+            settings=LINEAR,
+            tuned=LINEAR,
+            space=LINEAR_SPACE,
+            own_tasks=True,
+        ),
         "pg": Method("policy gradient", PolicyGradient(), Unperturbed(), tuned=OTHERS_AS_BASELINE),
-        "trpo": Method("surrogate with a KL penalty", Trpo(), Unperturbed(), tuned=OTHERS_AS_BASELINE),
+        "trpo": Method(
+            "surrogate with a KL penalty; tuned: a natural step and a critic",
+            Trpo(),
+            Unperturbed(),
+            tuned=TRUST_REGION,
+            space=NATURAL_SPACE,
+            own_tasks=True,
+        ),
     }
     for size in range(4):
         for switches in itertools.combinations("sam", size):
@@ -139,6 +196,13 @@ def _methods() -> dict[str, Method]:
                 {"normalise_obs": True} if "s" in switches else {},
                 OTHERS_AS_BASELINE,
             )
+    table["ppo"] = dataclasses.replace(
+        table["ppo"],
+        summary="clipped surrogate; tuned: a critic, minibatches, epochs",
+        tuned=PROXIMAL,
+        space=PROXIMAL_SPACE,
+        own_tasks=True,
+    )
     return table
 
 
@@ -176,15 +240,15 @@ def make_config(
     config = Config(
         task=task, method=method.lower(), preset=preset, estimator=chosen.estimator, directions=chosen.directions
     )
-    settings = {"policy": "categorical"} if played.discrete else {}
-    config = replace(config, {**settings, **chosen.settings})
+    fitting = {"policy": "categorical"} if played.discrete and method != "det" else {}
+    config = replace(config, {**chosen.settings, **fitting}, lenient=True)
     asked = dict(overrides or {})
     config = _choose(config, asked)
     if preset == "tuned":
         said = {} if chosen.own_tasks else played.tuned
-        for tuned in (TUNED, chosen.tuned, said, chosen.by_task.get(played.name, {})):
+        for tuned in (TUNED, {**chosen.tuned, **fitting}, said, chosen.by_task.get(played.name, {})):
             config = replace(config, tuned, lenient=True)
-        config = _choose(replace(config, chosen.settings), asked)
+        config = _choose(replace(config, {**chosen.settings, **fitting}, lenient=True), asked)
         config = _fit_columns(config)
     return replace(config, asked)
 

@@ -19,13 +19,16 @@ function chip(parent, set, name, label, colour, dash) {
   });
 }
 
-/** One button that switches all chips of a set on or off. */
-function allOrNone(parent, set) {
-  const button = element("button", { type: "button" }, parent, "all / none");
-  button.addEventListener("click", () => {
-    const chips = [...parent.querySelectorAll(".chip")];
-    const on = chips.some((one) => one.getAttribute("aria-pressed") === "false");
-    for (const one of chips) {
+/** Switches for all that the chosen group has, and one for all of them. */
+function chips(parent, set, things) {
+  for (const one of parent.querySelectorAll("button")) one.remove();
+  set.clear();
+  for (const one of things) chip(parent, set, one.name, one.title, one.dash === undefined ? undefined : colourOf(one), one.dash);
+  if (things.length < 3) return;
+  element("button", { type: "button" }, parent, "all / none").addEventListener("click", () => {
+    const all = [...parent.querySelectorAll(".chip")];
+    const on = all.some((one) => one.getAttribute("aria-pressed") === "false");
+    for (const one of all) {
       on ? set.add(one.dataset.name) : set.delete(one.dataset.name);
       one.setAttribute("aria-pressed", on);
     }
@@ -33,16 +36,8 @@ function allOrNone(parent, set) {
   });
 }
 
-/** Hide switches for what the chosen group does not have. */
-function fit(parent, field) {
-  const there = new Set(DATA.series.filter((series) => series.group === choice.group).map((series) => series[field]));
-  for (const one of parent.querySelectorAll(".chip")) one.hidden = !there.has(one.dataset.name);
-}
-
 /** Draw what is chosen, hide the rest. */
 function show() {
-  fit(byId("methods"), "method");
-  fit(byId("tasks"), "task");
   let visible = 0;
   for (const panel of panels) {
     const on = choice.tasks.has(panel.task.name) && panel.curves().length > 0;
@@ -53,24 +48,25 @@ function show() {
   byId("nothing").hidden = visible > 0;
 }
 
+function choose(group) {
+  choice.group = group;
+  for (const one of document.querySelectorAll("[data-group]")) one.hidden = Number(one.dataset.group) !== group;
+  const there = new Set(DATA.series.filter((series) => series.group === group).map((series) => series.task));
+  chips(byId("methods"), choice.methods, DATA.methods[group]);
+  chips(byId("tasks"), choice.tasks, DATA.tasks.filter((task) => there.has(task.name)));
+  for (const panel of panels) panel.zoom(null);
+  show();
+}
+
 function startCurves() {
   DATA.groups.forEach((name, i) => element("option", { value: i }, byId("group"), name));
   byId("group").parentElement.hidden = DATA.groups.length < 2;
-  byId("group").addEventListener("change", (event) => {
-    choice.group = Number(event.target.value);
-    for (const panel of panels) panel.zoom(null);
-    show();
-  });
+  byId("group").addEventListener("change", (event) => choose(Number(event.target.value)));
   byId("metric").addEventListener("change", (event) => ((choice.metric = event.target.value), show()));
   byId("seeds").addEventListener("change", (event) => ((choice.seeds = event.target.checked), show()));
-  for (const method of DATA.methods)
-    chip(byId("methods"), choice.methods, method.name, method.name.toUpperCase(), colourOf(method), method.dash);
-  for (const task of DATA.tasks) chip(byId("tasks"), choice.tasks, task.name, task.label);
-  if (DATA.methods.length > 2) allOrNone(byId("methods"), choice.methods);
-  if (DATA.tasks.length > 2) allOrNone(byId("tasks"), choice.tasks);
   for (const task of DATA.tasks) panels.push(new Panel(task, byId("panels"), choice));
+  choose(0);
   if (panels.length === 1) panels[0].enlarge();
-  show();
 }
 
 function startTheme() {

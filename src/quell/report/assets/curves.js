@@ -14,7 +14,7 @@ function pointsOf(run, metric) {
   return { seed: run.seed, xs, ys };
 }
 
-/** Mean and sample standard deviation of the seeds over the steps that all of them reached. */
+/** Mean and sample standard deviation of the seeds; behind `common`, where a seed has ended well before others, of the rest. */
 function curveOf(series, metric) {
   const key = DATA.series.indexOf(series) + metric;
   if (remembered.has(key)) return remembered.get(key);
@@ -22,11 +22,13 @@ function curveOf(series, metric) {
   let curve = null;
   if (runs.length) {
     const low = Math.max(...runs.map((run) => run.xs[0]));
-    const high = Math.max(low, Math.min(...runs.map((run) => run.xs[run.xs.length - 1])));
+    const ends = runs.map((run) => run.xs[run.xs.length - 1]);
+    const common = Math.max(low, Math.min(...ends));
+    const high = common < 0.95 * Math.max(...ends) ? Math.max(...ends) : common;
     const count = high > low ? POINTS : 1;
     const xs = Array.from({ length: count }, (_, i) => (i === count - 1 ? high : low + ((high - low) * i) / (count - 1)));
     const at = xs.map((x) => statisticsAt(runs, x));
-    curve = { runs, xs, mean: at.map((s) => s.mean), std: at.map((s) => s.std) };
+    curve = { runs, xs, common, mean: at.map((s) => s.mean), std: at.map((s) => s.std) };
   }
   remembered.set(key, curve);
   return curve;

@@ -30,15 +30,17 @@ function brief(value) {
   return String(Number(value.toPrecision(4)));
 }
 
-/** Round numbers from low to high, about `count` of them. */
+/** Round numbers from low to high, about `count` of them and never fewer than three. */
 function ticks(low, high, count) {
   if (!(high > low)) return [low];
-  const raw = (high - low) / count;
-  const power = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 5, 10].find((n) => n * power >= raw) * power;
-  const found = [];
-  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k++) found.push(k * step);
-  return found;
+  for (let wanted = count; ; wanted++) {
+    const raw = (high - low) / wanted;
+    const power = 10 ** Math.floor(Math.log10(raw));
+    const step = [1, 2, 5, 10].find((n) => n * power >= raw) * power;
+    const found = [];
+    for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k++) found.push(k * step);
+    if (found.length >= Math.min(3, count)) return found;
+  }
 }
 
 /** How a scale bends values, and back. wide: linear up to 1000 and logarithmic beyond, on both sides. */
@@ -59,8 +61,10 @@ function scale(low, high, from, to, kind = "linear") {
   at.ticks = (count) => {
     if (kind === "linear") return ticks(low, high, count);
     if (kind === "wide") return ticks(a, b, count).map(unbend).map((v) => Number(v.toPrecision(1)));
+    if (b - a < 1) return ticks(low, high, count);
     const powers = ticks(Math.floor(a), Math.ceil(b), Math.max(count, 1)).filter(Number.isInteger).map((k) => 10 ** k);
-    return b - a > 2 ? powers : powers.flatMap((p) => [p, 2 * p, 5 * p]);
+    const within = (values) => values.filter((v) => v >= low * 0.999 && v <= high * 1.001);
+    return within(powers).length > 2 ? powers : within(powers.flatMap((p) => [p, 2 * p, 5 * p]));
   };
   return at;
 }

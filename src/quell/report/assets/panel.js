@@ -1,17 +1,17 @@
 // One task's chart: drawing, hovering, zooming, keys.
-const MARGIN = { left: 52, right: 18, top: 6, bottom: 22 };
+const MARGIN = { left: 52, right: 18, top: 22, bottom: 38 };
 
 class Panel {
   constructor(task, parent, choice) {
     this.task = task;
     this.choice = choice;
     this.domain = this.cursor = this.pressed = null;
-    const label = `${task.label}: learning curves`;
+    const label = `${task.title}: learning curves`;
     this.figure = element("figure", { class: "panel", tabindex: 0, role: "group", "aria-label": label, "data-task": task.name }, parent);
     const caption = element("figcaption", {}, this.figure);
-    element("h3", {}, caption, task.label);
+    element("h3", {}, caption, task.title);
     this.all = element("button", { type: "button", hidden: "" }, caption, "Show all");
-    this.size = element("button", { type: "button", "aria-label": `Enlarge ${task.label}` }, caption, "⤢");
+    this.size = element("button", { type: "button", "aria-label": `Enlarge ${task.title}` }, caption, "⤢");
     this.svg = shape("svg", { class: "plot", role: "img", "aria-label": label }, this.figure);
     this.tip = element("div", { class: "tip", role: "status", hidden: "" }, this.figure);
     this.listen();
@@ -34,7 +34,7 @@ class Panel {
   /** Curves of the methods that are switched on. */
   curves() {
     const { group, metric, methods } = this.choice;
-    return DATA.methods.filter((method) => methods.has(method.name)).flatMap((method) => {
+    return DATA.methods[group].filter((method) => methods.has(method.name)).flatMap((method) => {
       const found = DATA.series.find((s) => s.group === group && s.task === this.task.name && s.method === method.name);
       const curve = found && curveOf(found, metric);
       return curve ? [{ method, ...curve }] : [];
@@ -79,17 +79,24 @@ class Panel {
   }
 
   axes(width, height, low, high) {
+    const name = document.querySelector(`#metric [value=${this.choice.metric}]`).textContent;
+    shape("text", { class: "axis", "data-axis": "y", x: 4, y: 12 }, this.svg, name);
+    const middle = { x: (MARGIN.left + width - MARGIN.right) / 2, "text-anchor": "middle" };
+    shape("text", { class: "axis", "data-axis": "x", y: height - 5, ...middle }, this.svg, "environment steps");
     for (const value of this.y.ticks(height > 300 ? 8 : 4)) {
       const y = this.y(value);
       if (y < MARGIN.top - 1 || y > height - MARGIN.bottom + 1) continue;
       shape("line", { class: "grid", x1: MARGIN.left, x2: width - MARGIN.right, y1: y, y2: y }, this.svg);
-      shape("text", { x: MARGIN.left - 6, y: y + 4, "text-anchor": "end" }, this.svg, short(value));
+      shape("text", { "data-tick": "y", x: MARGIN.left - 6, y: y + 4, "text-anchor": "end" }, this.svg, short(value));
     }
-    for (const value of ticks(low, high, Math.max(2, Math.floor(width / 90))))
-      shape("text", { x: this.x(value), y: height - 6, "text-anchor": "middle" }, this.svg, brief(value));
+    for (const value of ticks(low, high, Math.max(3, Math.floor(width / 90)))) {
+      const x = this.x(value);
+      shape("line", { class: "grid", x1: x, x2: x, y1: height - MARGIN.bottom, y2: height - MARGIN.bottom + 4 }, this.svg);
+      shape("text", { "data-tick": "x", x, y: height - MARGIN.bottom + 15, "text-anchor": "middle" }, this.svg, brief(value));
+    }
   }
 
-  line({ method, runs, xs, mean, std }, layer) {
+  line({ method, runs, xs, common, mean, std }, layer) {
     const colour = colourOf(method);
     const path = (across, up) => across.map((x, i) => `${this.x(x).toFixed(1)},${this.y(up[i]).toFixed(1)}`);
     const look = { fill: "none", stroke: colour, "stroke-dasharray": method.dash };
@@ -100,7 +107,9 @@ class Panel {
       const lower = path(xs, mean.map((m, i) => m - std[i])).reverse();
       shape("polygon", { points: [...upper, ...lower].join(" "), fill: colour, opacity: 0.15 }, layer);
     }
-    shape("polyline", { points: path(xs, mean).join(" "), ...look, "stroke-width": 2, "data-method": method.name }, layer);
+    const [points, all] = [path(xs, mean), xs.filter((x) => x <= common).length];
+    shape("polyline", { points: points.slice(0, all).join(" "), ...look, "stroke-width": 2, "data-method": method.name }, layer);
+    if (all < xs.length) shape("polyline", { points: points.slice(all - 1).join(" "), ...look, "stroke-width": 2, opacity: 0.45 }, layer);
     if (xs.length === 1) shape("circle", { cx: this.x(xs[0]), cy: this.y(mean[0]), r: 3, fill: colour }, layer);
   }
 
@@ -123,8 +132,8 @@ class Panel {
       const row = element("tr", { "data-method": line.method.name, "data-value": at.mean }, table);
       const head = element("th", { scope: "row" }, row, "● ");
       head.style.color = colourOf(line.method);
-      element("th", {}, row, line.method.name.toUpperCase());
-      element("td", {}, row, at.count > 1 ? `${short(at.mean)} ± ${short(at.std)}` : short(at.mean));
+      element("th", {}, row, line.method.title);
+      element("td", {}, row, (at.count > 1 ? `${short(at.mean)} ± ${short(at.std)}` : short(at.mean)) + (at.count < line.runs.length ? ` (${at.count} of ${line.runs.length} seeds)` : ""));
     }
     const room = this.figure.clientWidth - this.tip.offsetWidth - 4;
     const beside = pixel + 24 > room ? pixel - this.tip.offsetWidth - 6 : pixel + 24;
@@ -174,7 +183,7 @@ class Panel {
 
   enlarge() {
     const large = this.figure.classList.toggle("large");
-    this.size.setAttribute("aria-label", `${large ? "Shrink" : "Enlarge"} ${this.task.label}`);
+    this.size.setAttribute("aria-label", `${large ? "Shrink" : "Enlarge"} ${this.task.title}`);
     this.draw();
   }
 

@@ -3,18 +3,21 @@ const ROW = 22;
 
 function ratioChart(one, parent, low, high) {
   const figure = element("figure", { class: "ratio" }, parent);
-  element("h3", {}, element("figcaption", {}, figure), one.task);
+  element("h3", {}, element("figcaption", {}, figure), one.title);
   element("p", { class: "quiet" }, figure.firstChild, one.where);
   const [width, left] = [340, 18 + 6.9 * Math.max(...one.rows.map((row) => row.name.length))];
-  const height = ROW * one.rows.length + 26;
+  const height = ROW * one.rows.length + 40;
   const label = one.rows.map((row) => `${row.name} ${row.value === null ? "unknown" : short(row.value)}`).join(", ");
-  const svg = shape("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${one.task}: ${label}` }, figure);
+  const svg = shape("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${one.title}: ${label}` }, figure);
   const x = (value) => left + ((Math.log10(Math.min(high, Math.max(low, value))) - Math.log10(low)) / Math.log10(high / low)) * (width - left - 62);
+  const decades = Math.log10(high / low);
   for (let power = Math.ceil(Math.log10(low)); power <= Math.log10(high) + 1e-9; power++) {
     const at = x(10 ** power);
-    shape("line", { class: power ? "grid" : "cursor", x1: at, x2: at, y1: 0, y2: height - 20 }, svg);
-    if (power % 2 === 0 || high / low < 1e4) shape("text", { x: at, y: height - 6, "text-anchor": "middle" }, svg, `${10 ** power}`);
+    shape("line", { class: power ? "grid" : "cursor", x1: at, x2: at, y1: 0, y2: height - 34 }, svg);
+    if (power % Math.ceil(decades / 5) === 0)
+      shape("text", { "data-tick": "x", x: at, y: height - 20, "text-anchor": "middle" }, svg, Math.abs(power) > 2 ? `1e${power}` : `${10 ** power}`);
   }
+  shape("text", { class: "axis", "data-axis": "x", x: (left + width - 62) / 2, y: height - 5, "text-anchor": "middle" }, svg, "variance, ES = 1");
   one.rows.forEach((row, i) => {
     const y = ROW * i + ROW / 2 + 2;
     shape("text", { class: "name", x: left - 10, y: y + 4, "text-anchor": "end" }, svg, row.name);

@@ -1,0 +1,164 @@
+"""PPO as its users know it: a critic's advantages, and several epochs of clipped minibatch updates on every batch.
+
+    ratio_t = pi_theta(a_t | s_t) / pi_played(a_t | s_t),    A_t: GAE(gamma, lambda), of mean 0 and unit spread
+    maximise mean_t min(ratio_t A_t, clip(ratio_t, 1 - eps, 1 + eps) A_t)        by Adam, minibatch by minibatch
+
+(Schulman et al., 2017). What comes back as the gradient is the whole way that theta went, so the step for it is
+`sgd` with a rate of 1; a schedule of that rate shortens the way. Every step is weighed against the policy that played
+it, so episodes may be those of perturbed members too (`perturbed`): then this is the paper's suggestion for ES, several
+importance-weighted updates from one batch.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+
+from quell.estimate import Estimate, Needs, Problem, Rows
+from quell.estimate.advantage import WithCritic
+from quell.estimate.policy_gradient import padded_length
+from quell.estimate.returns import finite_pairs
+from quell.keys import Purpose, generator
+from quell.perturb import perturbed
+from quell.policy.network import Policy
+from quell.registry import COUNT, POSITIVE, SIZE
+from quell.stats import spread
+from quell.types import Array, Batch, Pair, State, Sums
+
+SHORTEST, LONGEST = 1024, 1 << 30  # rows: powers of two in between are compiled
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClippedEpochs(WithCritic):
+    """The way to where several epochs of clipped updates end."""
+
+    lr: Annotated[float, POSITIVE] = 3e-4
+    """Adam's learning rate within a batch."""
+    epochs: Annotated[int, SIZE] = 10
+    """Times that a batch is gone through."""
+    minibatch: Annotated[int, SIZE] = 64
+    """Steps in each update."""
+    clip: Annotated[float, POSITIVE] = 0.2
+    """Clipping range of the probability ratio."""
+    longest: Annotated[float, POSITIVE] = 0.5
+    """A minibatch's gradient longer than this is shortened to it."""
+    kl_stop: Annotated[float, COUNT] = 0.0
+    """The batch is left once a minibatch's KL divergence from the policy that played it exceeds this (0: never)."""
+    perturbed: bool = False
+    """Episodes are those of perturbed members, or of theta itself."""
+
+    name: ClassVar[str] = "epochs"
+    biased: ClassVar[bool] = True  # the way is not the gradient, whatever the advantages are
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(perturbed=self.perturbed, trajectories=True)
+
+    def init(self, problem: Problem) -> State:
+        moments = {f"adam.{name}": np.zeros(problem.policy.dim, np.float32) for name in ("mean", "square")}
+        return {**moments, "adam.time": np.zeros(()), **self.critic.init(problem)}
+
+    def unit(self, batch: Batch, state: State) -> float:
+        """Advantages are brought to unit spread in any case."""
+        return 1.0
+
+    def prepare(self, problem: Problem, batch: Batch, state: State) -> Rows:
+        rows = self.rows(batch, finite_pairs(batch.rollouts.rewards), state, 1.0)
+        rows.shared["theta"] = batch.theta
+        return rows
+
+    def terms(self, problem: Problem, pair: Pair, row: dict[str, Any], theta: Any, xp: Any = np) -> dict[str, Any]:
+        """Every real step as a row: observation, action, log-probability of having played it, advantage."""
+        found, learned = self.advantages(xp, pair, row)
+        end = found.shape[1]
+        obs, actions = pair.obs[:, :end], pair.actions[:, :end]
+        thetas = xp.stack([perturbed(row["theta"], problem.directions.sigma, eps) for eps in pair.eps])
+        played = xp.asarray(_log_probs(problem.policy)(thetas, obs, actions))
+        steps = xp.concatenate([obs, actions, played[..., None], found[..., None]], axis=-1)
+        running = xp.arange(end) < xp.asarray(pair.steps)[:, None]
+        rows = steps[running] if xp is np else xp.where(running[..., None], steps, xp.nan).reshape(-1, steps.shape[-1])
+        return {"count": 2.0, "collected.steps": rows, **learned}
+
+    def combine(self, problem: Problem, sums: Sums, rows: Rows, state: State) -> Estimate:
+        policy, iteration = problem.policy, int(rows.shared["iteration"])
+        steps = sums["collected.steps"]
+        steps = steps[np.isfinite(steps).all(axis=1)]
+        width = spread(steps[:, -1]) if len(steps) else 0.0
+        if not width > 0:
+            return Estimate(np.zeros(policy.dim, np.float32), state, {"gamma": self.gamma, "pg/kl": 0.0})
+        weights = (steps[:, -1] - steps[:, -1].mean()) / width
+        chosen, updates = self._order(generator(problem.seed, Purpose.EPOCHS, iteration), len(steps))
+        padding = np.zeros((padded_length(len(steps), LONGEST, SHORTEST) - len(steps), steps.shape[1]), np.float32)
+        data = np.concatenate([np.column_stack([steps[:, :-1], weights]).astype(np.float32), padding])
+        adam = tuple(np.asarray(state[f"adam.{name}"], np.float32) for name in ("mean", "square", "time"))
+        moved, adam, divergence, done = _train(self, policy)(rows.shared["theta"], adam, data, chosen, updates)
+        way = np.asarray(moved) - rows.shared["theta"]
+        metrics = {"gamma": self.gamma, "pg/kl": float(divergence), "pg/updates": float(done)}
+        if not np.isfinite(way).all() or not all(np.isfinite(part).all() for part in adam):
+            return Estimate(np.full_like(way, np.nan), state, metrics)  # which the trainer skips, and counts
+        mean, square, time = map(np.asarray, adam)
+        learned = {"adam.mean": mean, "adam.square": square, "adam.time": np.asarray(time, np.float64)}
+        return Estimate(way, self.critic.update(problem, {**state, **learned}, sums, iteration), metrics)
+
+    def _order(self, rng: np.random.Generator, steps: int) -> tuple[Array, int]:
+        """(rows of each update [n, minibatch], how many of them are to be done)."""
+        each = max(1, steps // self.minibatch)
+        orders = [np.resize(rng.permutation(steps), (each, self.minibatch)) for _ in range(self.epochs)]
+        most = self.epochs * max(1, padded_length(steps, LONGEST, SHORTEST) // self.minibatch)
+        order = np.zeros((most, self.minibatch), np.int32)
+        order[: self.epochs * each] = np.concatenate(orders)
+        return order, self.epochs * each
+
+
+@functools.lru_cache(maxsize=16)
+def _log_probs(policy: Policy) -> Callable[..., Any]:
+    """Compiled (thetas [m, d], obs [m, t, o], actions [m, t, a]) -> log pi [m, t]."""
+    import jax
+
+    from quell.policy.likelihood import log_prob
+
+    return jax.jit(jax.vmap(functools.partial(log_prob, policy)))
+
+
+@functools.lru_cache(maxsize=16)
+def _train(settings: ClippedEpochs, policy: Policy) -> Callable[..., Any]:
+    """Compiled (theta, Adam's state, steps, rows of each update, updates) -> (theta, state, last KL, updates done)."""
+    import jax
+    import jax.numpy as jnp
+
+    from quell.policy.likelihood import log_prob
+
+    def objective(theta: Any, data: Any) -> tuple[Any, Any]:
+        obs, actions = data[:, : policy.obs_size], data[:, policy.obs_size : -2]
+        change = log_prob(policy, theta, obs, actions) - data[:, -2]
+        ratio, advantage = jnp.exp(change), data[:, -1]
+        clipped = jnp.clip(ratio, 1 - settings.clip, 1 + settings.clip)
+        return jnp.minimum(ratio * advantage, clipped * advantage).mean(), (ratio - 1 - change).mean()
+
+    @jax.jit
+    def train(theta: Any, adam: Any, data: Any, chosen: Any, updates: Any) -> Any:
+        def going(carried: Any) -> Any:
+            done, divergence = carried[0], carried[-1]
+            calm = (settings.kl_stop == 0) | (divergence <= settings.kl_stop)
+            return (done < updates) & calm
+
+        def one(carried: Any) -> Any:
+            done, theta, (mean, square, time), _ = carried
+            slope, divergence = jax.grad(objective, has_aux=True)(theta, data[chosen[done]])
+            slope *= jnp.minimum(1.0, settings.longest / (jnp.linalg.norm(slope) + 1e-12))
+            time, mean, square = time + 1, 0.9 * mean + 0.1 * slope, 0.999 * square + 0.001 * slope**2
+            size = jnp.sqrt(square / (1 - 0.999**time)) + 1e-5
+            theta += settings.lr * mean / (1 - 0.9**time) / size
+            return done + 1, theta, (mean, square, time), divergence
+
+        done, theta, adam, divergence = jax.lax.while_loop(going, one, (0, theta, adam, jnp.float32(0)))
+        return theta, adam, divergence, done
+
+    return train
+
+
+ESTIMATORS = [ClippedEpochs]

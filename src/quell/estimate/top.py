@@ -1,0 +1,52 @@
+"""ARS: ES that listens to its best directions only (Mania et al., 2018, V1-t and V2-t).
+
+    g = 1/b sum over the b best pairs of X_i,    X_i = (J_i+ - J_i-) / (2 sigma s) eps_i
+
+A pair is as good as the better of its two members; s is the spread of the 2b returns in use. With a linear
+deterministic policy, normalised observations and a plain step of rate 2 sigma alpha, this is ARS with step size alpha.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+
+from quell.estimate import Problem, Rows
+from quell.estimate.returns import Fitness, finite_pairs, shaped_fitness
+from quell.estimate.score import Score
+from quell.registry import Range
+from quell.types import Array, Batch, State
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopDirections(Score):
+    """ES on the best pairs of a batch."""
+
+    top: Annotated[float, Range(above=0, high=1)] = 0.5
+    """Share of the pairs that are used, the best; 1 is plain ES."""
+    per_step: float = 0.0
+    """Added to every step's reward while training, such as -1 where each step survived is paid 1."""
+
+    name: ClassVar[str] = "top"
+
+    @property
+    def biased(self) -> bool:
+        return self.top < 1 or self.per_step != 0
+
+    def prepare(self, problem: Problem, batch: Batch, state: State) -> Rows:
+        returns = batch.rollouts.returns + self.per_step * batch.rollouts.steps
+        good = finite_pairs(returns)
+        chosen = good & self._best(returns, good)
+        shaped: Fitness = shaped_fitness(np.where(np.repeat(chosen, 2), returns, np.nan), self.shaping)
+        return Rows({"fitness": shaped.fitness.reshape(-1, 2), "good": shaped.good})
+
+    def _best(self, returns: Array, good: Array) -> Array:
+        """[N] bool: which pairs are among the best; the earlier of two equal ones."""
+        better = np.where(good, returns.reshape(-1, 2).max(axis=1), -np.inf)
+        wanted = max(1, round(self.top * int(good.sum())))
+        return np.argsort(np.argsort(-better, kind="stable"), kind="stable") < wanted
+
+
+ESTIMATORS = [TopDirections]
