@@ -54,7 +54,7 @@ class Config:
     """Whether the two members of a pair act with the same noise (common random numbers)."""
     normalise_obs: bool = False
     """Normalise observations by running statistics of past batches (+S)."""
-    horizon: Annotated[int | None, SIZE] = None
+    horizon: int | None = None
     """Episode length, if not the task's own."""
     task_settings: dict[str, float | str] = field(default_factory=dict)
     """The task's own settings, e.g. --task-settings noise 0.5 for lqr."""

@@ -129,9 +129,8 @@ def from_folder(run: Run) -> Record:
 def _checked(record: Record) -> Record:
     """The record, if it is made of what records are made of; a ValueError if not."""
     returns = {**record.final, "untrained": record.untrained}
-    lengths = {len(record.curve[name]) for name in CURVE}
-    steps = all(value is not None for name in ("iteration", "steps") for value in record.curve[name])
-    if not {"sampled", "mean_action"} <= record.final.keys() or len(lengths) > 1 or not steps:
+    lengths = {len(record.curve[name]) for name in CURVE if name != "iteration"}
+    if not {"sampled", "mean_action"} <= record.final.keys() or len(lengths) > 1 or None in record.curve["steps"]:
         raise ValueError("a column of its curve or returns is missing or cut short")
     for name, values in {**returns, **record.curve, "variance": [record.variance]}.items():
         if not isinstance(values, list) or not all(value is None or is_number(value) for value in values):
