@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: run test test-all lint check format clean
+.PHONY: run test test-all lint docs check format clean
 
 run: .venv/core  ## train the control variate against plain ES, show the comparison
 	$(BIN)/python examples/compare.py
@@ -19,7 +19,11 @@ lint: .venv/dev  ## format, lint, types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-check: lint test  ## what CI asks for
+docs: .venv/dev  ## the documentation, into site/; needs no network
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html"
+
+check: lint docs test  ## what CI asks for
 
 format: .venv/dev
 	$(BIN)/ruff format .
@@ -31,7 +35,7 @@ format: .venv/dev
 
 .venv/core: .venv/bin/python pyproject.toml constraints.txt
 	@echo "installing quell (about a minute) ..."
-	$(INSTALL) '.[plot]'
+	$(INSTALL) '.[plot,report,video]'
 	@touch $@
 
 .venv/dev: .venv/bin/python pyproject.toml constraints.txt
@@ -40,4 +44,4 @@ format: .venv/dev
 	@touch $@
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache
+	rm -rf site .venv .mypy_cache .pytest_cache .ruff_cache

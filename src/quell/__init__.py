@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from quell.rollout.cluster import Ray
     from quell.rollout.cpu import Cpu
     from quell.tasks import get as task
+    from quell.training.callbacks import Callback
     from quell.types import Batch, Episodes, Pair, Rollouts, Trajectories
     from quell.update import Context, Step
     from quell.variances import variance
@@ -42,6 +43,7 @@ _HOMES = {
     "quell.rollout": ("Engine",),
     "quell.rollout.cluster": ("Ray",),
     "quell.rollout.cpu": ("Cpu",),
+    "quell.training.callbacks": ("Callback",),
     "quell.types": ("Batch", "Episodes", "Pair", "Rollouts", "Trajectories"),
     "quell.update": ("Context", "Step"),
     "quell.variances": ("variance",),
@@ -52,7 +54,8 @@ _MODULES = {
 _MODULES["metrics"] = "quell.runs.metrics"
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
-__all__ = ["Batch", "CategoricalPolicy", "Context", "ControlVariate", "Cpu", "DeterministicPolicy", "Directions"]
+__all__ = ["Batch", "Callback", "CategoricalPolicy", "Context", "ControlVariate", "Cpu", "DeterministicPolicy"]
+__all__ += ["Directions"]
 __all__ += ["Draw", "Engine", "Episodes", "Estimate", "Estimator", "GaussianPolicy", "Needs", "Pair", "Policy"]
 __all__ += ["PolicyGradient", "Problem", "QuellError", "Ray", "Result", "Rollouts", "Rows", "Score", "Step"]
 __all__ += ["TrainedPolicy", "Trajectories", "UsageError", "evaluate", "load", "resume", "task", "train"]

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -15,42 +19,64 @@ from quell.errors import UsageError
 from quell.estimate import Problem
 from quell.keys import Stream
 from quell.perturb import Unperturbed
-from quell.policy.act import actor
+from quell.policy.act import actor, to_environment
 from quell.policy.network import Policy
 from quell.policy.normalise import ObsStats
 from quell.rollout import Compute, default_compute, make_engine
-from quell.runs import Run, checkpoint
+from quell.runs import Run
+from quell.runs.checkpoint import load_newest
 from quell.runs.folder import FREE_TO_CHANGE
 from quell.tasks.base import Task
-from quell.terminal.progress import Display, Progress
+from quell.tasks.foreign.base import ForeignTask
+from quell.tasks.foreign.gym import from_env
+from quell.terminal.progress import Display
+from quell.terminal.stopping import begun
+from quell.training.callbacks import Callback
+from quell.training.loggers import LOGGERS
+from quell.training.loggers import check as check_loggers
 from quell.training.methods import as_strategies, make_config, make_policy, make_task
-from quell.training.state import learned
+from quell.training.state import Best, finished, learned, saved_best
 from quell.types import Array, Episodes, Rollouts
+
+Checkpoint = Literal["newest", "best"]
 
 
 @dataclass(frozen=True)
 class TrainedPolicy:
-    """A policy to act with: `action = policy(obs)`.
-
-    Actions are as the policy draws them; `quell.policy.act.to_environment` is what `policy.actions` does to them.
-    """
+    """A policy to act with: `env.step(policy(obs))`."""
 
     policy: Policy
     theta: Array
     obs_stats: ObsStats | None
+    task: Task
 
     def __call__(self, obs: Any, *, rng: np.random.Generator | None = None) -> Any:
-        """The action for one observation [o] or several [n, o]: the mean (most likely) one, or sampled with `rng`."""
-        rows = np.atleast_2d(np.asarray(obs, np.float32))
+        """The action for an observation, or an array of several: the mean (most likely) one, or sampled with `rng`.
+
+        Observations are as the environment gives them (arrays, numbers, dictionaries), and actions as its `step` takes
+        them: what training did to them on the way (`policy.actions`, the bounds of a Box) is done here too.
+        """
+        rows, single = self.task.rows(obs)
+        actions = self.draw(rows, rng)
+        if bounded := to_environment(self.policy, self.bounds):
+            actions = bounded(actions)
+        given = self.task.as_given(actions)
+        return given[0] if single else given
+
+    def draw(self, rows: Array, rng: np.random.Generator | None = None) -> Array:
+        """Actions [n, a] for observations [n, o], as the policy draws them."""
+        seen = np.asarray(rows, np.float32)
         if self.obs_stats is not None:
             mean, scale = self.obs_stats.normaliser()
-            rows = (rows - mean) * scale
-        noise = self.policy.draw_noise(rng, len(rows)) if rng is not None else np.zeros((1, 1), np.float32)
-        thetas = np.broadcast_to(self.theta, (len(rows), len(self.theta)))
-        actions = actor(self.policy, thetas, mean_action=rng is None)(rows, noise)
-        if self.policy.kind == "categorical":
-            actions = actions[:, 0].astype(np.int64)
-        return actions[0] if np.ndim(obs) == 1 else actions
+            seen = (seen - mean) * scale
+        noise = self.policy.draw_noise(rng, len(seen)) if rng is not None else np.zeros((1, 1), np.float32)
+        thetas = np.broadcast_to(self.theta, (len(seen), len(self.theta)))
+        return actor(self.policy, thetas, mean_action=rng is None)(seen, noise)
+
+    @functools.cached_property
+    def bounds(self) -> tuple[Array, Array] | None:
+        """Of actions, where the policy heeds them."""
+        return None if self.policy.actions == "as-is" else self.task.bounds
 
 
 @dataclass(frozen=True)
@@ -64,6 +90,10 @@ class Result:
     policy: TrainedPolicy
     history: list[dict[str, Any]]
     """One dictionary of metrics per iteration; `quell.metrics.METRICS` defines each name."""
+    checkpoint: Checkpoint = "newest"
+    """Whose policy this is: the newest, or the one whose evaluation was best."""
+    best: float = math.nan
+    """Highest mean return with mean actions of all evaluations so far."""
     signal: int = 0
     """The number of the signal that stopped the run early, if one did."""
 
@@ -72,9 +102,13 @@ class Result:
         return self.policy.theta
 
     @property
+    def task(self) -> Task:
+        return self.policy.task
+
+    @property
     def finished(self) -> bool:
-        """Whether the step budget was spent."""
-        return self.steps >= self.config.steps
+        """Whether the step budget was spent, or the target reached."""
+        return finished(self.config, self.steps, self.best)
 
     def last(self, metric: str) -> float:
         """The latest value of a metric that is not logged at every iteration, such as eval/return."""
@@ -83,7 +117,7 @@ class Result:
 
 
 def train(
-    task: str | Task,
+    task: str | Task | Any,
     *,
     method: str = "cv",
     preset: Preset = "tuned",
@@ -92,19 +126,36 @@ def train(
     out: Path | str = "runs",
     name: str | None = None,
     progress: bool = True,
+    callbacks: Sequence[Callback] = (),
+    log: Sequence[str] = (),
     **settings: Any,
 ) -> Result:
     """Train a policy and return it with its history.
 
-    `settings` are those of the command line: `steps=1_000_000, pairs=10, sigma=0.05`, nested ones as mappings or with
-    their dots (`**{"estimator.gamma": 0.99}`). Strategies are objects or names: `estimator=MyEstimator()`,
-    `directions="qmc"`, `step=optax.adam(0.01)`. Everything is written to `out/<task>/<method>/<seed>-<time>/`. It runs
-    on `workers` processes of this machine, or as `engine` says, such as `quell.Ray(workers=8)`.
+    `task` is a name (`quell tasks`), a Gymnasium environment, or a function that makes one. `settings` are those of the
+    command line: `steps=1_000_000, pairs=10, sigma=0.05`, nested ones as mappings or with their dots
+    (`**{"estimator.gamma": 0.99}`). Strategies are objects or names: `estimator=MyEstimator()`, `directions="qmc"`,
+    `step=optax.adam(0.01)`. Everything is written to `out/<task>/<method>/<seed>-<time>/`. It runs on `workers`
+    processes of this machine, or as `engine` says, such as `quell.Ray(workers=8)`. `callbacks` look on and may stop
+    it, and `log=["wandb"]` (or "mlflow") tells a tracker.
     """
-    label, given = (task, None) if isinstance(task, str) else (task.name, task)
+    given = None if isinstance(task, str) else as_task(task, settings.get("horizon"))
+    if isinstance(given, ForeignTask):
+        settings["horizon"] = given.horizon  # whoever goes on with it need not say so again
+    label = str(task) if given is None else given.name
     config = make_config(label, method, preset, as_strategies(settings), given).validate()
     compute = compute_for(engine, workers)
-    return start(config, compute=compute, out=Path(out), name=name, progress=progress, task=given)
+    return start(
+        config, compute=compute, out=Path(out), name=name, progress=progress, task=given, callbacks=callbacks, log=log
+    )
+
+
+def as_task(given: Any, horizon: Any = None) -> Task:
+    """A task that was given as one, as an environment, or as a function that makes environments."""
+    length = registry.whole("horizon", horizon, least=1) if horizon is not None else 0
+    if isinstance(given, Task):
+        return dataclasses.replace(given, horizon=length) if length else given
+    return from_env(given, horizon=length)
 
 
 def compute_for(engine: Compute | str | None, workers: int | None) -> Compute:
@@ -115,6 +166,7 @@ def compute_for(engine: Compute | str | None, workers: int | None) -> Compute:
         raise UsageError("give workers=... or an engine object with its own, not both")
     else:
         chosen = engine or default_compute(workers)
+    chosen = registry.tidy(chosen)
     chosen.validate()
     return chosen
 
@@ -127,13 +179,17 @@ def start(
     name: str | None = None,
     progress: bool = True,
     task: Task | None = None,
+    callbacks: Sequence[Callback] = (),
+    log: Sequence[str] = (),
 ) -> Result:
     """Train as a config says."""
     compute.validate()
-    make_policy(config, task or make_task(config))  # complain before a folder exists
+    _check(callbacks, log)
+    task = task or make_task(config)
+    make_policy(config, task)  # complain before a folder exists
     with _display(config, progress) as display, Run.create(config, out, name) as run:
         try:
-            return _go(config, run, compute, display, resume=False, task=task)
+            return _go(config, run, compute, (display, *callbacks), log, resume=False, task=task)
         finally:
             run.remove_if_never_begun()
 
@@ -145,66 +201,106 @@ def resume(
     engine: Compute | str | None = None,
     progress: bool = True,
     fork: bool = False,
-    task: Task | None = None,
+    env: Task | Any = None,
+    callbacks: Sequence[Callback] = (),
+    log: Sequence[str] = (),
     **settings: Any,
 ) -> Result:
     """Continue a run from its newest intact checkpoint, bit for bit as if it had never stopped.
 
     Settings may extend it (`steps`) or change how often it evaluates and saves. Anything else needs `fork=True`, which
-    copies the run into a new folder and continues there with the change. A strategy of your own has to be passed again.
+    copies the run into a new folder and continues there with the change. What is your own has to be passed again: a
+    strategy, or the environment (`env`, as it was given to `train`).
     """
+    _check(callbacks, log)
     run, compute = Run.open(path), compute_for(engine, workers)
+    task = None if env is None else as_task(env, run.config.horizon)
     with run:
         run.lock()
         run.warn_of_versions()
-        saved = checkpoint.load_newest(run.checkpoints)
+        saved = load_newest(run.checkpoints)
         trained = run.config_of(saved[1]) if saved else run.config  # killed before its first checkpoint: begin again
         wanted = replace(trained, as_strategies(settings)).validate()
         differing = [name for name in changed(trained, wanted) if name not in FREE_TO_CHANGE]
         if not differing:
             run.update_config(wanted)
             with _display(wanted, progress) as display:
-                return _go(wanted, run, compute, display, resume=True, task=task)
+                return _go(wanted, run, compute, (display, *callbacks), log, resume=True, task=task)
         if not fork:
             what = (
                 f"{', '.join(differing)} differ{'s' * (len(differing) == 1)} from what {str(path)!r} was trained with"
             )
             raise UsageError(f"{what}; add --fork to continue in a new folder with the change")
     with _display(wanted, progress) as display, run.fork(wanted) as forked:
-        return _go(wanted, forked, compute, display, resume=True, task=task)
+        return _go(wanted, forked, compute, (display, *callbacks), log, resume=True, task=task)
 
 
-def _display(config: Config, progress: bool) -> Progress:
+def _check(callbacks: Sequence[Callback], log: Sequence[str]) -> None:
+    for callback in callbacks:
+        if not isinstance(callback, Callback):
+            raise UsageError(f"callbacks are objects of classes derived from quell.Callback, not {callback!r:.80}")
+    check_loggers(log)
+
+
+def _display(config: Config, progress: bool) -> Callback:
     """Signals are its business from before there is a folder: none is left half-made."""
-    return Display(f"{config.task} {config.method}", config.steps) if progress else Progress()
+    return Display(f"{config.task} {config.method}", config.steps) if progress else Callback()
 
 
-def _go(config: Config, run: Run, compute: Compute, display: Progress, *, resume: bool, task: Task | None) -> Result:
+def _go(
+    config: Config,
+    run: Run,
+    compute: Compute,
+    callbacks: Sequence[Callback],
+    log: Sequence[str],
+    *,
+    resume: bool,
+    task: Task | None,
+) -> Result:
+    """Train; the first of the callbacks is the display, which has been entered."""
     from quell.training.loop import run_training
 
-    display.began(run.path)
-    run_training(config, run, compute=compute, progress=display, resume=resume, task=task)
-    return dataclasses.replace(_loaded(run, None, task), signal=display.signal)
+    begun(run.path)
+    display, *others = callbacks
+    loggers = [LOGGERS[name](run.path, config) for name in log]
+    with ExitStack() as stack:
+        looking = [stack.enter_context(callback) for callback in (*loggers, *others)]
+        run_training(config, run, compute=compute, callbacks=[display, *looking], resume=resume, task=task)
+    return dataclasses.replace(_loaded(run, env=task), signal=getattr(display, "signal", 0))
 
 
-def load(path: Path | str, *, at: int | None = None, task: Task | None = None) -> Result:
-    """A run's policy and history, from its newest intact checkpoint (or the newest up to iteration `at`)."""
+def load(
+    path: Path | str, *, at: int | None = None, checkpoint: Checkpoint = "newest", env: Task | Any = None
+) -> Result:
+    """A run's policy and history, from its newest intact checkpoint (or the newest up to iteration `at`).
+
+    `checkpoint="best"` is the policy whose evaluation was best by then. `env` is the environment, if it is your own.
+    """
+    if checkpoint not in get_args(Checkpoint):
+        raise UsageError(f"checkpoint is newest or best, not {checkpoint!r}")
     run = Run.open(path)
     run.warn_of_versions()
-    return _loaded(run, at, task)
+    return _loaded(run, at, checkpoint, env)
 
 
-def _loaded(run: Run, at: int | None, task: Task | None) -> Result:
-    saved = checkpoint.load_newest(run.checkpoints, at_most=at)
+def _loaded(run: Run, at: int | None = None, checkpoint: Checkpoint = "newest", env: Task | Any = None) -> Result:
+    saved = load_newest(run.checkpoints, at_most=at)
     if saved is None:
         raise UsageError(f"{str(run.path)!r} has no intact checkpoint")
     arrays, facts = saved
     config = run.config_of(facts)
-    policy = make_policy(config, task or make_task(config))
-    theta, stats = learned(policy, arrays, facts)
-    history = [row for row in run.metrics() if row["iteration"] <= facts["iteration"]]
-    trained = TrainedPolicy(policy, theta, stats if config.normalise_obs else None)
-    return Result(run.path, config, facts["iteration"], facts["steps"], trained, history)
+    task = as_task(env, config.horizon) if env is not None else make_task(config)
+    policy = make_policy(config, task)
+    best = saved_best(policy, arrays, facts)
+    chosen = Best(math.nan, *learned(policy, arrays, facts), facts["iteration"], facts["steps"])
+    if checkpoint == "best":
+        if best is None:
+            raise UsageError(f"{str(run.path)!r} has no best policy: it was not evaluated")
+        chosen = best
+    history = [row for row in run.metrics() if row["iteration"] <= chosen.iteration]
+    trained = TrainedPolicy(policy, chosen.theta, chosen.obs if config.normalise_obs else None, task)
+    score = best.score if best else math.nan
+    return Result(run.path, config, chosen.iteration, chosen.steps, trained, history, checkpoint, score)
 
 
 def evaluate(
@@ -215,14 +311,11 @@ def evaluate(
     seed: int = 0,
     workers: int | None = None,
     engine: Compute | str | None = None,
-    task: Task | None = None,
 ) -> Rollouts:
     """Fresh episodes of a run's policy, drawn from `seed` and from no stream that training used."""
-    for what, value, least in (("episodes", episodes, 1), ("seed", seed, 0)):
-        if value < least:
-            raise UsageError(f"{what} must be at least {least}, got {value}")
+    episodes, seed = registry.whole("episodes", episodes, least=1), registry.whole("seed", seed)
     compute = compute_for(engine, workers)
     problem = Problem(result.policy.policy, Unperturbed(), seed)
     request = Episodes.unperturbed(0, episodes, Stream.FRESH, mean_action=mean_action)
-    with make_engine(compute, task or make_task(result.config), problem, members=episodes) as running:
+    with make_engine(compute, result.task, problem, members=episodes) as running:
         return running.rollout(result.theta, request, result.policy.obs_stats).copied()

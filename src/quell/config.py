@@ -20,7 +20,7 @@ from quell.estimate import Estimator
 from quell.estimate.score import Score
 from quell.perturb.gaussian import Gaussian
 from quell.policy import GaussianPolicy
-from quell.registry import COUNT, SIZE
+from quell.registry import COUNT, SIZE, Range
 from quell.update import Step
 from quell.update.first_order import Adam
 
@@ -62,6 +62,8 @@ class Config:
     """Iterations between evaluations of the unperturbed policy (0: only at the end)."""
     eval_episodes: Annotated[int, SIZE] = 5
     """Episodes per evaluation, each with sampled and with mean actions."""
+    target: Annotated[float | None, Range()] = None
+    """Stop once an evaluation's mean return with mean actions reaches this."""
     checkpoint_every: Annotated[int, SIZE] = 20
     """Iterations between checkpoints."""
     keep_checkpoints: Annotated[int, SIZE] = 3
@@ -78,7 +80,8 @@ class Config:
     """What becomes of theta once a gradient is there."""
 
     def validate(self) -> Config:
-        """Raise UsageError naming the first setting that makes no sense."""
+        """The same with plain numbers; a UsageError names the first setting that makes no sense."""
+        self = registry.tidy(self)
         registry.check(self)
         for name, value in flatten(self).items():
             if not registry.is_plain(value):
@@ -91,6 +94,8 @@ class Config:
         if self.estimator.needs.perturbed != (self.directions.sigma > 0):
             verb = "needs" if self.estimator.needs.perturbed else "does not take"
             raise UsageError(f"estimator {registry.name_of(self.estimator)} {verb} perturbations (directions)")
+        if self.target is not None and not self.eval_every:
+            raise UsageError("target is looked at in evaluations: eval_every must be at least 1")
         if self.shared_noise and not self.policy.stochastic:
             raise UsageError("shared_noise is not read with a deterministic policy: it has no action noise")
         if self.shared_noise and self.shared_reset and not self.directions.sigma:

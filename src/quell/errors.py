@@ -55,6 +55,9 @@ EXTRAS = {
     "box2d": "Box2D",
     "envpool": "envpool",
     "ray": "ray",
+    "wandb": "wandb",
+    "mlflow": "mlflow",
+    "onnx": "onnx",
 }
 """Optional dependency group -> the module that shows whether it is installed."""
 

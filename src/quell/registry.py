@@ -17,11 +17,14 @@ import inspect
 import itertools
 import math
 import pkgutil
+import re
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
+
+import numpy as np
 
 from quell.errors import UsageError, did_you_mean
 
@@ -154,8 +157,38 @@ def _changed(current: Any, value: Any, name: str, prefix: str) -> Any:
 
 def to_dict(strategy: Any) -> dict[str, Any]:
     """Plain values: {"name": ..., field: value, ...}."""
-    plain = {key: to_dict(value) if is_strategy(value) else value for key, value in settings_of(strategy).items()}
-    return {"name": name_of(strategy), **plain}
+    values = {key: to_dict(value) if is_strategy(value) else value for key, value in settings_of(strategy).items()}
+    return {"name": name_of(strategy), **values}
+
+
+def tidy(owner: Any) -> Any:
+    """A copy whose numbers are Python's own, not NumPy's, and a whole one (1e6) an int where one belongs."""
+    if isinstance(owner, Elsewhere):
+        return owner
+    types, changes = hints(type(owner)), {}
+    for name, value in settings_of(owner).items():
+        whole = re.search(r"\bint\b", str(types[name])) is not None
+        tidied = tidy(value) if is_strategy(value) else plain(value, whole=whole)
+        if tidied is not value:
+            changes[name] = tidied
+    return dataclasses.replace(owner, **changes) if changes else owner
+
+
+def plain(value: Any, *, whole: bool) -> Any:
+    """One setting's value, tidied."""
+    if isinstance(value, tuple | list):
+        items = [plain(item, whole=whole) for item in value]
+        return type(value)(items) if any(new is not old for new, old in zip(items, value, strict=True)) else value
+    value = value.item() if isinstance(value, np.generic) else value
+    return int(value) if whole and isinstance(value, float) and value.is_integer() else value
+
+
+def whole(name: str, value: Any, least: int = 0) -> int:
+    """A whole number, at least `least`, from whatever stands for one."""
+    number = plain(value, whole=True)
+    if complaint := _type_complaint(number, int) or Range(low=least).complaint(number):
+        raise UsageError(f"{name} {complaint}")
+    return int(number)
 
 
 def check(owner: Any, prefix: str = "") -> None:

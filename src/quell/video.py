@@ -15,8 +15,6 @@ from quell.api import Result
 from quell.errors import QuellError, UsageError
 from quell.keys import Purpose, generator
 from quell.policy.act import to_environment
-from quell.tasks.base import Task
-from quell.training.methods import make_task
 
 RENDERERS = ("egl", "osmesa")
 WHAT_TO_INSTALL = (
@@ -51,10 +49,9 @@ def film(
     sample: bool = False,
     size: tuple[int, int] = (480, 360),
     seconds: float = 10,
-    task: Task | None = None,
 ) -> float:
     """Write the first `seconds` (simulated time) of an episode to an mp4 or gif; returns the whole episode's return."""
-    task = task or make_task(result.config)
+    task = result.task
     simulator = task.simulator(1)
     picture = getattr(simulator, "picture", None)
     if picture is None:
@@ -68,7 +65,7 @@ def film(
     for t in range(task.horizon):
         if t % every == 0 and t < seconds * speed:
             frames.append(_draw(picture, size))
-        action = np.atleast_2d(np.asarray(result.policy(obs[0], rng=rng), np.float32))
+        action = result.policy.draw(obs, rng)
         obs, reward, ended = simulator.step(bounded(action), active)
         total += float(reward[0])
         if ended[0]:

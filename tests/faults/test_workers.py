@@ -123,10 +123,8 @@ def test_what_cannot_be_healed_saves_the_run_first(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"steps": 2000, "checkpoint_every": 1000, "seed": 1, "progress": False}
     whole = quell.train(task, method="es", out=tmp_path / "whole", workers=1, **settings)
 
-    class LaysTokens:
-        stop_requested = False
-
-        def show(self, row: Any) -> None:
+    class LaysTokens(quell.Callback):
+        def on_iteration(self, row: dict[str, Any]) -> None:
             if row["iteration"] == 3:
                 (tmp_path / "x" / "kill-9").touch()
 
@@ -136,11 +134,11 @@ def test_what_cannot_be_healed_saves_the_run_first(tmp_path: Path) -> None:
         Run.create(whole.config, tmp_path / "out") as run,
         pytest.raises(EngineFailure, match="saved after iteration 3"),
     ):
-        run_training(whole.config, run, compute=Cpu(workers=1), progress=LaysTokens(), task=task)  # type: ignore[arg-type]
+        run_training(whole.config, run, compute=Cpu(workers=1), callbacks=[LaysTokens()], task=task)
     assert checkpoint.iterations(run.checkpoints)[-1] == 3
     for token in (tmp_path / "x").iterdir():
         token.unlink()
-    assert quell.resume(run.path, workers=1, task=task, progress=False).theta.tobytes() == whole.theta.tobytes()
+    assert quell.resume(run.path, workers=1, env=task, progress=False).theta.tobytes() == whole.theta.tobytes()
 
 
 def test_an_engine_goes_on_after_an_interrupt(tmp_path: Path) -> None:

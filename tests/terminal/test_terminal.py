@@ -12,7 +12,7 @@ import rich.console
 from quell.terminal import campaign, counter, numbers, progress, tables
 from quell.terminal.campaign import CampaignDisplay
 from quell.terminal.counter import Counter
-from quell.terminal.progress import Display, Progress
+from quell.terminal.progress import Display
 
 
 @pytest.fixture
@@ -46,12 +46,12 @@ def row(steps: float, **more: float) -> dict[str, float]:
 
 def test_plain_lines_now_and_then(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     with Display("hopper cv", 1000, plain=True) as display:
-        display.show(row(100))
+        display.on_iteration(row(100))
         clock[0] += 5
-        display.show(row(200, **{"variance/es": 2.0, "variance/ratio": 0.5, "eval/return": 30.0}))
+        display.on_iteration(row(200, **{"variance/es": 2.0, "variance/ratio": 0.5, "eval/return": 30.0}))
         clock[0] += 5
-        display.show(row(300, **{"variance/es": 2.0, "variance/ratio": 0.3, "trouble/total": 2.0}))
-        display.show(row(1100))
+        display.on_iteration(row(300, **{"variance/es": 2.0, "variance/ratio": 0.3, "trouble/total": 2.0}))
+        display.on_iteration(row(1100))
     first, second, last = capsys.readouterr().err.splitlines()
     assert first == "hopper cv  10%  100 steps  ETA 0:00:00  return 12.35  5,000 steps/s"
     assert second.startswith("hopper cv  30%  300 steps  ETA 0:00:35  return 12.35  eval 30  variance x0.4")
@@ -63,15 +63,15 @@ def test_a_resumed_run_is_not_credited_with_earlier_steps(
     clock: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Display("hopper cv", 1000, plain=True) as display:
-        display.show(row(800))
+        display.on_iteration(row(800))
         clock[0] += 10
-        display.show(row(900))
+        display.on_iteration(row(900))
     assert "900 steps  ETA 0:00:10" in capsys.readouterr().err
 
 
 def test_a_live_bar(screen: io.StringIO, capsys: pytest.CaptureFixture[str]) -> None:
     with Display("hopper [cv]", 1000, plain=False) as display:
-        display.show(row(400, **{"eval/return": 30.0}))
+        display.on_iteration(row(400, **{"eval/return": 30.0}))
     shown = screen.getvalue()
     assert "hopper" in shown
     assert "400/1000" in shown
@@ -91,10 +91,15 @@ def test_the_first_signal_asks_and_the_second_interrupts() -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_silence(capsys: pytest.CaptureFixture[str]) -> None:
-    with Progress() as display:
-        display.show(row(1))
-    assert capsys.readouterr() == ("", "")
+def test_a_target_that_is_reached_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    with Display("hopper cv", 1000, plain=True) as display:
+        display.on_iteration(row(100))
+        display.on_iteration(row(200, **{"eval/return": 30.0, "eval/mean_action": 41.0, "eval/reached": 0.0}))
+        display.on_iteration(row(300, **{"eval/return": 30.0, "eval/mean_action": 51.0, "eval/reached": 1.0}))
+    first, last = capsys.readouterr().err.splitlines()
+    assert "target" not in first
+    assert "300 steps" in last
+    assert "target reached with 51" in last
 
 
 # Many runs

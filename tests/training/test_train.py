@@ -199,7 +199,7 @@ class TestTrouble:
         task = Troubled(trouble="nan reward")
         with pytest.raises(TroubleError, match="3 iterations in a row"):
             self.train(tmp_path, task, method="cv", max_trouble=3)
-        kept = quell.load(next(tmp_path.glob("troubled/cv/*")), task=task)
+        kept = quell.load(next(tmp_path.glob("troubled/cv/*")), env=task)
         assert np.isfinite(kept.theta).all()
         assert (kept.theta == kept.policy.policy.init(generator(0, Purpose.INIT))).all()
         assert kept.iteration == 2
@@ -214,8 +214,8 @@ class TestTrouble:
         with pytest.raises(EngineFailure, match="signal 9"):
             self.train(tmp_path, Troubled(trouble="dies"), method="es")
         path = next(tmp_path.glob("troubled/es/*"))
-        assert quell.load(path, task=Troubled()).iteration == 0
-        assert quell.resume(path, task=Troubled(), progress=False).finished
+        assert quell.load(path, env=Troubled()).iteration == 0
+        assert quell.resume(path, env=Troubled(), progress=False).finished
 
     def test_a_worker_killed_in_mid_run_changes_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Another takes its place, and the run goes on to the same theta."""

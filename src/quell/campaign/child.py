@@ -13,11 +13,10 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from quell.api import Result, TrainedPolicy, evaluate, load
+from quell.api import Result, evaluate, load
 from quell.campaign.plan import STOPPED, Job
 from quell.config import changed
 from quell.errors import QuellError, UsageError
@@ -27,19 +26,17 @@ from quell.runs import Run
 from quell.runs.folder import folder_name
 from quell.runs.record import Record, thin, variance_ratio
 from quell.runs.versions import versions
-from quell.terminal.progress import Progress
+from quell.training.callbacks import Callback
 from quell.training.loop import run_training
-from quell.training.methods import make_policy, make_task
 
 PATIENCE = 120.0
 """Seconds to wait for the child of a killed runner to let go of the run folder."""
 
 
-class Reporter(Progress):
+class Reporter(Callback):
     """Tells the runner how far the run is, at most a few times per second."""
 
     def __init__(self) -> None:
-        super().__init__()
         self._last = 0.0
         threading.Thread(target=self._listen, daemon=True).start()
 
@@ -48,7 +45,7 @@ class Reporter(Progress):
             pass
         self.stop_requested = True
 
-    def show(self, row: Mapping[str, float]) -> None:
+    def on_iteration(self, row: dict[str, Any]) -> None:
         now = time.monotonic()
         if now - self._last > 0.3:
             self._last = now
@@ -57,10 +54,10 @@ class Reporter(Progress):
 
 def run(job: Job) -> int:
     """Train, or continue where an earlier attempt was stopped; then write the record."""
-    progress = Reporter()
+    callbacks = [Reporter()]
     with _folder(job) as folder:
-        state = run_training(job.config, folder, compute=default_compute(1), progress=progress, resume=True)
-        if state.steps < job.config.steps:
+        state = run_training(job.config, folder, compute=default_compute(1), callbacks=callbacks, resume=True)
+        if not state.finished(job.config):
             return STOPPED
         record_of(load(folder.path), job.episodes, job.label).write(job.record)
     made_with = json.loads((folder.path / "versions.json").read_bytes())
@@ -79,9 +76,8 @@ def record_of(result: Result, episodes: int, label: str = "") -> Record:
 
 def untrained(result: Result) -> Result:
     """The run's policy as it was before the first iteration."""
-    policy = make_policy(result.config, make_task(result.config))
-    theta = policy.init(generator(result.config.seed, Purpose.INIT))
-    return replace(result, iteration=0, steps=0, policy=TrainedPolicy(policy, theta, obs_stats=None), history=[])
+    theta = result.policy.policy.init(generator(result.config.seed, Purpose.INIT))
+    return replace(result, iteration=0, steps=0, policy=replace(result.policy, theta=theta, obs_stats=None), history=[])
 
 
 def _returns(result: Result, episodes: int, *, mean_action: bool = False) -> list[float]:

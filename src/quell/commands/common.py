@@ -11,7 +11,6 @@ from quell.api import Result
 from quell.errors import UsageError
 from quell.runs import Run
 from quell.tasks.base import Task
-from quell.training.methods import make_task
 
 
 def take_trusted(arguments: list[str], horizon: int | None = None) -> tuple[Task | None, list[str]]:
@@ -39,12 +38,23 @@ def run_horizon(arguments: list[str]) -> int | None:
     return None
 
 
-def report(result: Result, task: Task | None = None) -> int:
+def described(result: Result) -> str:
+    """Whose policy it is, in words."""
+    return f"{result.config.task}  {result.config.method}  {result.checkpoint} policy, of iteration {result.iteration}"
+
+
+def report(result: Result) -> int:
     """A finished run in a few lines."""
     config = result.config
     print(f"{config.task}  {config.method}  seed {config.seed}: {result.steps:,} steps, {result.iteration} iterations")
     print(f"  return  {_eval(result, 'eval/return')}  (actions sampled)")
     print(f"          {_eval(result, 'eval/mean_action')}  (mean action)")
+    best = [row for row in result.history if row.get("eval/mean_action") == result.best]
+    if best and best[-1]["iteration"] < result.iteration:
+        when = f"iteration {best[-1]['iteration']}; --checkpoint best, in `quell eval` and `quell play`"
+        print(f"    best  {result.best:10.1f} ± {best[-1]['eval/mean_action_std']:.1f}  (mean action, {when})")
+    if result.steps < config.steps:
+        print(f"  stopped early: the target of {config.target:g} is reached")
     es = [row["variance/es"] for row in result.history if row.get("variance/es") is not None]
     own = [row["variance/method"] for row in result.history if row.get("variance/es") is not None]
     if result.history and all(row.get("trouble/flat") for row in result.history):
@@ -54,7 +64,7 @@ def report(result: Result, task: Task | None = None) -> int:
         print(f"  gradient variance  {sum(own) / sum(es):.3f} of plain ES")
     if result.history and (trouble := result.history[-1]["trouble/total"]):
         print(f"  trouble in {trouble:.0f} iterations (see trouble/* in metrics.jsonl)")
-    for note in (task or make_task(config)).notes():
+    for note in result.task.notes():
         print(f"  {note}")
     print(f"  run folder  {result.path}")
     return 0

@@ -10,9 +10,8 @@ from typing import Annotated
 import numpy as np
 import tyro
 
-from quell.api import evaluate, load
-from quell.commands.common import run_horizon, take_trusted
-from quell.training.methods import make_task
+from quell.api import Checkpoint, evaluate, load
+from quell.commands.common import described, run_horizon, take_trusted
 
 
 @dataclass(frozen=True)
@@ -25,8 +24,10 @@ class Arguments:
     mean_action: bool = False
     """Act with the mean (most likely) action instead of sampling."""
     seed: int = 0
+    checkpoint: Checkpoint = "newest"
+    """Whose policy: the newest, or that of the best evaluation so far."""
     at: int | None = None
-    """Use the newest checkpoint up to this iteration."""
+    """As of this iteration: from the newest checkpoint up to it."""
     workers: int | None = None
     json: bool = False
     """Print JSON, with every return."""
@@ -35,24 +36,23 @@ class Arguments:
 def main(arguments: list[str]) -> int:
     given, arguments = take_trusted(arguments, run_horizon(arguments))
     parsed = tyro.cli(Arguments, args=arguments, prog="quell eval")
-    result = load(parsed.run, at=parsed.at, task=given)
+    result = load(parsed.run, at=parsed.at, checkpoint=parsed.checkpoint, env=given)
     rollouts = evaluate(
         result,
         episodes=parsed.episodes,
         mean_action=parsed.mean_action,
         seed=parsed.seed,
         workers=parsed.workers,
-        task=given,
     )
     returns = rollouts.returns
     if parsed.json:
         lists = {"returns": returns.tolist(), "steps": rollouts.steps.tolist()}
-        print(json.dumps({"iteration": result.iteration, **lists}))
+        print(json.dumps({"checkpoint": result.checkpoint, "iteration": result.iteration, **lists}))
         return 0
     error = returns.std(ddof=1) / np.sqrt(len(returns)) if len(returns) > 1 else float("nan")
-    print(f"{result.config.task}  {result.config.method}  iteration {result.iteration}, {len(returns)} episodes")
+    print(f"{described(result)}, {len(returns)} episodes")
     print(f"  return  {returns.mean():.2f} ± {returns.std():.2f} (standard error of the mean {error:.2f})")
     print(f"  lowest {returns.min():.2f}, highest {returns.max():.2f}; mean length {rollouts.steps.mean():.1f} steps")
-    for note in (given or make_task(result.config)).notes():
+    for note in result.task.notes():
         print(f"  {note}")
     return 0

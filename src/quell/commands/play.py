@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import tyro
 
-from quell.api import load
-from quell.commands.common import run_horizon, take_trusted
+from quell.api import Checkpoint, load
+from quell.commands.common import described, run_horizon, take_trusted
 from quell.errors import UsageError, require
 from quell.video import film, working_renderer
 
@@ -26,8 +26,10 @@ class Arguments:
     sample: bool = False
     """Sample actions instead of taking the mean (most likely) one."""
     seed: int = 0
+    checkpoint: Checkpoint = "newest"
+    """Whose policy: the newest, or that of the best evaluation so far."""
     at: int | None = None
-    """Use the newest checkpoint up to this iteration."""
+    """As of this iteration: from the newest checkpoint up to it."""
     seconds: float = 10.0
     """Length of the film, in simulated time."""
     size: tuple[int, int] = (480, 360)
@@ -47,8 +49,8 @@ def main(arguments: list[str]) -> int:
     if "MUJOCO_GL" not in os.environ:
         os.environ["MUJOCO_GL"] = working_renderer()  # read by mujoco when it is first imported
 
-    result = load(parsed.run, at=parsed.at, task=given)
+    result = load(parsed.run, at=parsed.at, checkpoint=parsed.checkpoint, env=given)
     look: dict[str, Any] = {"size": parsed.size, "seconds": parsed.seconds}
-    total = film(result, parsed.video, seed=parsed.seed, sample=parsed.sample, task=given, **look)
-    print(f"{parsed.video}: an episode of {result.config.task} whose return is {total:.1f}")
+    total = film(result, parsed.video, seed=parsed.seed, sample=parsed.sample, **look)
+    print(f"{described(result)}\n  {parsed.video}: an episode whose return is {total:.1f}")
     return 0

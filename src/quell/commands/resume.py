@@ -33,5 +33,5 @@ def main(arguments: list[str]) -> int:
 
     from quell.api import resume
 
-    result = resume(run.path, engine=compute, task=given, **others, **settings)
-    return report(result, given) if result.finished else stopped(result)
+    result = resume(run.path, engine=compute, env=given, **others, **settings)
+    return report(result) if result.finished else stopped(result)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -146,6 +146,8 @@ class TrainFlags:
     """Where run folders are made."""
     name: str | None = None
     """Name of the run folder instead of <seed>-<time>."""
+    log: tuple[Literal["wandb", "mlflow"], ...] = ()
+    """Trackers to tell besides; each needs its extra."""
 
 
 @dataclass(frozen=True)
@@ -154,3 +156,5 @@ class ResumeFlags:
 
     fork: bool = False
     """Continue in a new folder, with changed settings allowed."""
+    log: tuple[Literal["wandb", "mlflow"], ...] = ()
+    """Trackers to tell besides; each needs its extra."""

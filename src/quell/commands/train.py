@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
     from quell.commands.common import report, stopped
 
     result = start(config, compute=compute, task=given, **others)
-    return report(result, given) if result.finished else stopped(result)
+    return report(result) if result.finished else stopped(result)
 
 
 def _take_given(arguments: list[str]) -> tuple[Task | None, list[str]]:

@@ -3,7 +3,7 @@
 folder      runs/<task>/<method>/<seed>-<time>/, and its lock
 checkpoint  parameters and state, written atomically and verified
 files       opening what lies in it, without following links
-metrics     every metric by name; metrics.jsonl and TensorBoard
+metrics     every metric by name; metrics.jsonl, metrics.csv and TensorBoard
 record      a finished run in one small file, which tables, figures and the report are made of
 versions    of Python and packages, and the commit
 """

@@ -148,7 +148,7 @@ def _complaint(arrays: Arrays, state: Any) -> str | None:
     for name, array in arrays.items():
         if array.dtype.kind not in "fiub":
             return f"{name} holds no numbers"
-        if name == "theta" and not np.isfinite(array).all():
+        if name in ("theta", "best.theta", "best.score") and not np.isfinite(array).all():
             return f"{name} holds NaN or infinity"
     return None
 

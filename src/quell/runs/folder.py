@@ -1,7 +1,7 @@
 """Run folders: the only place that knows what lies where.
 
 runs/<task>/<method>/<seed>-<time>/
-    config.json  versions.json  metrics.jsonl  checkpoints/  tensorboard/  lock
+    config.json  versions.json  metrics.jsonl  metrics.csv  checkpoints/  tensorboard/  lock
 """
 
 from __future__ import annotations
@@ -25,8 +25,18 @@ from quell.runs import checkpoint, files
 from quell.runs.files import write_atomically
 from quell.runs.versions import packages, versions
 
-LEFTOVERS = [f".{name}.tmp" for name in ("config.json", "versions.json", "metrics.jsonl", "forked-from.txt")]
-FREE_TO_CHANGE = ("steps", "eval_every", "eval_episodes", "checkpoint_every", "keep_checkpoints", "max_trouble")
+LEFTOVERS = [
+    f".{name}.tmp" for name in ("config.json", "versions.json", "metrics.jsonl", "metrics.csv", "forked-from.txt")
+]
+FREE_TO_CHANGE = (
+    "steps",
+    "target",
+    "eval_every",
+    "eval_episodes",
+    "checkpoint_every",
+    "keep_checkpoints",
+    "max_trouble",
+)
 """Settings that a resumed run may change: they do not alter the iterations already made."""
 _COMPONENT = re.compile(r"[^./\0][^/\0]{0,199}")
 

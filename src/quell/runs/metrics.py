@@ -28,6 +28,8 @@ METRICS: dict[str, str] = {
     "eval/return_std": "Standard deviation of those returns over episodes.",
     "eval/mean_action": "Mean return of the unperturbed policy, acting with its mean (most likely) action.",
     "eval/mean_action_std": "Standard deviation of those returns over episodes.",
+    "eval/best": "Highest eval/mean_action so far; that policy is kept in the checkpoint, as `best`.",
+    "eval/reached": "1 when eval/best has reached --target, which ends the run.",
     "eval/steps": "Environment steps spent on evaluation so far; not part of the budget.",
     "gradient/norm": "Euclidean norm of the estimated gradient.",
     "update/ratio": "Norm of the update divided by the norm of theta.",
@@ -60,30 +62,31 @@ METRICS: dict[str, str] = {
 }
 
 
+COLUMNS = ("steps", *(name for name in METRICS if name != "steps"))
+"""Of metrics.csv."""
+
+
 class MetricsWriter:
-    """Appends rows to metrics.jsonl and to TensorBoard. A disk that is full stops neither it nor the run."""
+    """Appends rows to metrics.jsonl, metrics.csv and TensorBoard. A disk that is full stops neither it nor the run."""
 
     def __init__(self, folder: Path, *, after: int = 0) -> None:
         """Continue behind iteration `after`: rows of later iterations, from before a kill, are dropped."""
-        path = folder / "metrics.jsonl"
-        kept = _rows_up_to(path, after)
-        files.write_atomically(path, "".join(kept).encode())
-        self._file = files.append_to(path)
-        self._pending = b""  # what the disk had no room for
-        steps = (files.as_table(kept[-1]) or {}).get("steps") or 0 if kept else 0
+        kept = _rows_up_to(folder / "metrics.jsonl", after)
+        rows = [files.as_table(line) or {} for line in kept]
+        self._files = [
+            Lines(folder / "metrics.jsonl", kept),
+            Lines(folder / "metrics.csv", [",".join(COLUMNS) + "\n", *map(_as_csv, rows)]),
+        ]
+        steps = rows[-1].get("steps") or 0 if rows else 0
         behind = int(steps) if 0 < steps < 2**62 else 0
         self._board: Board | None = Board(files.make_folder(folder / "tensorboard"), behind)
 
     def write(self, row: Mapping[str, float]) -> None:
         unknown = row.keys() - METRICS.keys()
         assert not unknown, f"metrics without a definition: {sorted(unknown)}"
-        line = json.dumps({name: _json_number(value) for name, value in row.items()}) + "\n"
-        waiting, self._pending = self._pending, self._pending + line.encode()
-        try:
-            self._append()
-        except OSError as error:
-            if not waiting:
-                warnings.warn(f"metrics.jsonl waits: {error.strerror or error}", stacklevel=2)
+        numbers = {name: _json_number(value) for name, value in row.items()}
+        for file, line in zip(self._files, (json.dumps(numbers) + "\n", _as_csv(numbers)), strict=True):
+            file.write(line)
         try:
             if self._board is not None:
                 self._board.write(row)
@@ -92,9 +95,8 @@ class MetricsWriter:
             warnings.warn(f"TensorBoard gets no more of this run: {error.strerror or error}", stacklevel=2)
 
     def close(self) -> None:
-        with suppress(OSError):
-            self._append()
-        os.close(self._file)
+        for file in self._files:
+            file.close()
         self._close_board()
 
     def _close_board(self) -> None:
@@ -102,6 +104,27 @@ class MetricsWriter:
         if board is not None:
             with suppress(OSError):
                 board.close()
+
+
+class Lines:
+    """A file that grows by whole lines; what the disk has no room for waits."""
+
+    def __init__(self, path: Path, kept: list[str]) -> None:
+        files.write_atomically(path, "".join(kept).encode())
+        self._name, self._file, self._pending = path.name, files.append_to(path), b""
+
+    def write(self, line: str) -> None:
+        waiting, self._pending = self._pending, self._pending + line.encode()
+        try:
+            self._append()
+        except OSError as error:
+            if not waiting:
+                warnings.warn(f"{self._name} waits: {error.strerror or error}", stacklevel=3)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._append()
+        os.close(self._file)
 
     def _append(self) -> None:
         """Write all that waits, or nothing: half a line would end the history for whoever reads it."""
@@ -148,6 +171,11 @@ class Board:
 def _json_number(value: float) -> float | None:
     """JSON has no NaN or infinity: they become null."""
     return value if math.isfinite(value) else None
+
+
+def _as_csv(row: Mapping[str, float | None]) -> str:
+    """One line, empty where the row has no such number."""
+    return ",".join("" if row.get(name) is None else str(row[name]) for name in COLUMNS) + "\n"
 
 
 def _rows_up_to(path: Path, iteration: int) -> list[str]:

@@ -13,7 +13,7 @@ from dataclasses import fields
 from typing import Any
 
 from quell.errors import UsageError, did_you_mean
-from quell.registry import check
+from quell.registry import check, plain
 from quell.tasks.base import MujocoTask, Simulator, Task
 from quell.tasks.foreign.gym import from_env, trusted
 
@@ -42,12 +42,15 @@ def get(name: str, **settings: Any) -> Task:
 
     `gym:ID` and `envpool:ID` name any environment those libraries know; settings other than horizon go to it.
     """
-    horizon = settings.get("horizon", 1)
-    if not (isinstance(horizon, int) and horizon > 0):
-        raise UsageError(f"horizon must be a positive whole number, got {horizon!r}")
+    if "horizon" in settings:
+        settings["horizon"] = horizon = plain(settings["horizon"], whole=True)
+        if not (isinstance(horizon, int) and horizon > 0):
+            raise UsageError(f"horizon must be a positive whole number, got {horizon!r}")
     for prefix, module in FOREIGN.items():
         if name.startswith(prefix):
             return importlib.import_module(f"{__name__}.{module}").from_id(name.removeprefix(prefix), **settings)
+    if name.startswith("own:"):
+        raise UsageError(f"{name} is a script's own: pass it again, as in quell.resume(path, env=make_env)")
     registry = _registry()
     if name not in registry:
         hint = did_you_mean(name, registry)

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from quell.errors import UsageError
+
 Array = NDArray[Any]
 State = Mapping[str, Any]
 """Named physics arrays, each with the members on the leading axis: {"qpos": [m, nq], ...}."""
@@ -82,6 +84,22 @@ class Task(Facts):
 
     def simulator(self, members: int) -> Simulator:
         raise NotImplementedError
+
+    @property
+    def bounds(self) -> tuple[Array, Array] | None:
+        """(lowest, highest) actions, where there are bounds."""
+        return getattr(self.simulator(1), "bounds", None)
+
+    def rows(self, obs: Any) -> tuple[Array, bool]:
+        """Observations as the environment gives them, in rows [n, obs_size]; and whether it was a single one."""
+        rows = np.asarray(obs, np.float32)
+        if rows.shape[-1:] != (self.obs_size,) or rows.ndim > 2:
+            raise UsageError(f"{self.name} has observations of {self.obs_size} numbers, not of shape {rows.shape}")
+        return np.atleast_2d(rows), rows.ndim == 1
+
+    def as_given(self, actions: Array) -> Array:
+        """A policy's actions [n, a], within bounds, as the environment's `step` takes them."""
+        return actions[:, 0].astype(np.int64) if self.discrete else actions
 
     def notes(self) -> list[str]:
         """Facts to print beside a result, such as a known optimum."""

@@ -7,9 +7,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping
 from contextlib import ExitStack, redirect_stderr
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -21,6 +19,7 @@ from quell.terminal import stopping
 from quell.terminal.numbers import clock
 from quell.terminal.stopping import ENDING
 from quell.terminal.streams import Steady, say
+from quell.training.callbacks import Callback
 
 EVERY = 10.0
 """Seconds between lines where there is no terminal."""
@@ -34,36 +33,16 @@ class Interrupted(KeyboardInterrupt):
         self.signal = number
 
 
-class Progress:
-    """Silent progress: remembers only whether to stop. The base of the displays below."""
-
-    def __init__(self) -> None:
-        self.stop_requested = False
-        self.signal = 0
-        """The number of the signal that asked to stop, if one did."""
-
-    def began(self, folder: Path) -> None:
-        """Called once there is a run to go on with."""
-
-    def show(self, row: Mapping[str, float]) -> None:
-        """Called after every iteration with its metrics."""
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-
-class Display(Progress):
+class Display(Callback):
     """A live bar with an ETA on a terminal, a plain line now and then elsewhere.
 
     SIGINT, SIGTERM and SIGHUP ask the run to stop after the current iteration; a second one interrupts at once.
     """
 
     def __init__(self, title: str, budget: int, *, plain: bool | None = None) -> None:
-        super().__init__()
         self.title, self.budget = title, budget
+        self.signal = 0
+        """The number of the signal that asked to stop, if one did."""
         self.plain = not Steady(sys.stderr).isatty() if plain is None else plain
         self._shown, self._took, self._told = time.monotonic(), 0.0, threading.Lock()
         self._last_line = 0.0
@@ -103,10 +82,6 @@ class Display(Progress):
         self.stop_requested, self.signal = True, number
         self._announce(number)
 
-    def began(self, folder: Path) -> None:
-        if stopping.listener is not None:
-            stopping.listener.words = f"ended at once; the run goes on from its last checkpoint: quell resume {folder}"
-
     def _announce(self, number: int) -> None:
         """Say, once, what a signal will lead to; a listener may be quicker than Python's own handler."""
         if self._told.acquire(blocking=False):
@@ -114,7 +89,7 @@ class Display(Progress):
             text = f"stopping: this iteration is finished ({took}) and saved; once more ends the run at once"
             say(text) if self._bar is None else self._bar.console.print(text, markup=False, highlight=False)
 
-    def show(self, row: Mapping[str, float]) -> None:
+    def on_iteration(self, row: dict[str, Any]) -> None:
         now = time.monotonic()
         self._shown, self._took = now, now - self._shown
         self._eval = row.get("eval/return", self._eval)
@@ -124,13 +99,13 @@ class Display(Progress):
             done = min(row["steps"], self.budget)
             self._bar.update(self._task, completed=done, facts=f"ETA {self._eta(row)}  {self._facts(row)}")
             return
-        if now - self._last_line >= EVERY or row["steps"] >= self.budget:
+        if now - self._last_line >= EVERY or row["steps"] >= self.budget or row.get("eval/reached"):
             self._last_line = now
             share = min(1.0, row["steps"] / self.budget)
             line = f"{self.title} {share:4.0%}  {row['steps']:,.0f} steps  ETA {self._eta(row)}  {self._facts(row)}"
             print(line, file=sys.stderr, flush=True)
 
-    def _eta(self, row: Mapping[str, float]) -> str:
+    def _eta(self, row: dict[str, Any]) -> str:
         """From the pace since the first row shown: a resumed run did not make its first steps in this session."""
         now, steps = time.monotonic(), row["steps"]
         if self._first is None:
@@ -139,13 +114,15 @@ class Display(Progress):
         speed = (steps - first) / (now - begun) if steps > first else row["speed"]
         return clock(max(0.0, self.budget - steps) / max(speed, 1e-9))
 
-    def _facts(self, row: Mapping[str, float]) -> str:
+    def _facts(self, row: dict[str, Any]) -> str:
         parts = [f"return {row['return/mean']:.4g}"]
         if self._eval is not None:
             parts.append(f"eval {self._eval:.4g}")
         if "variance/es" in row and self._ratios and set(self._ratios) != {1.0}:
             parts.append(f"variance x{sum(self._ratios) / len(self._ratios):.2g}")
         parts.append(f"{row['speed']:,.0f} steps/s")
+        if row.get("eval/reached"):
+            parts.append(f"target reached with {row['eval/mean_action']:.4g}")
         if row["trouble/total"]:
             parts.append(f"trouble {row['trouble/total']:.0f}")
         return "  ".join(parts)

@@ -58,6 +58,12 @@ def end(number: int, frame: FrameType | None = None) -> None:
     os._exit(128 + number)
 
 
+def begun(folder: Path) -> None:
+    """From here on, the last words name this run."""
+    if listener is not None:
+        listener.words = f"ended at once; the run goes on from its last checkpoint with `quell resume {folder}`"
+
+
 @contextmanager
 def handled(first: Callable[[int], object], second: Callable[[int], object] = end) -> Iterator[None]:
     """While it lasts, this is what signals lead to, besides the handlers that the program has in Python."""

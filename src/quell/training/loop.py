@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import warnings
+from collections.abc import Sequence
 
 from quell.config import Config
 from quell.errors import EngineFailure, QuellError, TroubleError
@@ -10,8 +12,8 @@ from quell.rollout import Compute
 from quell.runs import Run, checkpoint
 from quell.runs.metrics import MetricsWriter
 from quell.tasks.base import Task
-from quell.terminal.progress import Progress
-from quell.training.iteration import Trainer
+from quell.training.callbacks import Callback
+from quell.training.iteration import Row, Trainer
 from quell.training.methods import make_problem, make_task
 from quell.training.state import TrainState
 
@@ -20,44 +22,56 @@ FAILED_SAVES = 3
 
 
 def run_training(
-    config: Config, run: Run, *, compute: Compute, progress: Progress, resume: bool = False, task: Task | None = None
+    config: Config,
+    run: Run,
+    *,
+    compute: Compute,
+    callbacks: Sequence[Callback] = (),
+    resume: bool = False,
+    task: Task | None = None,
 ) -> TrainState:
-    """Train until the step budget is spent, or until `progress.stop_requested`; always leaves a checkpoint behind."""
+    """Train until the budget is spent, the target reached, or a callback asks to stop; always leaves a checkpoint."""
     task = task or make_task(config)
     saved = checkpoint.load_newest(run.checkpoints) if resume else None
     state = TrainState.from_checkpoint(config, make_problem(config, task), *saved) if saved else None
-    writer = MetricsWriter(
-        run.path, after=state.iteration if state else 0
-    )  # whatever is wrong with a folder comes first
+    writer = MetricsWriter(run.path, after=state.iteration if state else 0)  # whatever is wrong with it is told first
     try:
         trainer = Trainer(config, compute, task)
         try:
             if state is None:
                 state = trainer.initial_state()
                 _save(run, state, config)
-            return _loop(trainer, state, run, writer, progress)
+            return _loop(trainer, state, run, writer, callbacks)
         finally:
             trainer.close()
     finally:
         writer.close()
 
 
-def _loop(trainer: Trainer, state: TrainState, run: Run, writer: MetricsWriter, progress: Progress) -> TrainState:
+def _loop(
+    trainer: Trainer, state: TrainState, run: Run, writer: MetricsWriter, callbacks: Sequence[Callback]
+) -> TrainState:
     config, failed = trainer.config, 0
-    while state.steps < config.steps and not progress.stop_requested:
+
+    def stopping() -> bool:
+        return any(callback.stop_requested for callback in callbacks)
+
+    while not state.finished(config) and not stopping():
         before = state
         try:
             state, row = trainer.iterate(state)
-            last = state.steps >= config.steps
-            if last or (config.eval_every and state.iteration % config.eval_every == 0):
-                state, evaluation = trainer.evaluate(state)
-                row |= evaluation
+            if state.steps >= config.steps or (config.eval_every and state.iteration % config.eval_every == 0):
+                state, row = _evaluate(trainer, state, row)
+            last = state.finished(config)
         except EngineFailure as error:  # the iteration is repeated on resuming, as it would have been
             _save(run, before, config)
             saved = f"saved after iteration {before.iteration}: quell resume {run.path}"
             raise type(error)(f"{error}\n{saved}") from None
         writer.write(row)
-        progress.show(row)
+        for callback in callbacks:
+            callback.on_iteration(row)
+            if "eval/return" in row:
+                callback.on_evaluation(row)
         if state.trouble_in_a_row >= config.max_trouble:
             raise TroubleError(
                 f"stopped: {state.trouble_in_a_row} iterations in a row had a return or gradient that was not finite, "
@@ -65,17 +79,25 @@ def _loop(trainer: Trainer, state: TrainState, run: Run, writer: MetricsWriter, 
                 f"the last good checkpoint is kept in {run.checkpoints} "
                 "(--max-norm, smaller --lr or --sigma often help)"
             )
-        if last or progress.stop_requested or state.iteration % config.checkpoint_every == 0:
+        if last or stopping() or state.iteration % config.checkpoint_every == 0:
             try:
                 _save(run, state, config)
                 failed = 0
             except OSError as error:  # a disk that is full may have room again by the next time
                 failed += 1
                 text = f"iteration {state.iteration} could not be saved: {error.strerror or error}"
-                if last or progress.stop_requested or failed >= FAILED_SAVES:
+                if last or stopping() or failed >= FAILED_SAVES:
                     raise QuellError(f"{text}; the last checkpoint is intact: quell resume {run.path}") from None
                 warnings.warn(text, stacklevel=2)
     return state
+
+
+def _evaluate(trainer: Trainer, state: TrainState, row: Row) -> tuple[TrainState, Row]:
+    """The state with the best policy so far, and the row with the evaluation."""
+    state, evaluation = trainer.evaluate(state)
+    state, target = state.judged(evaluation["eval/mean_action"]), trainer.config.target
+    row = {**row, **evaluation, "eval/best": state.best.score if state.best else math.nan}
+    return state, row if target is None else {**row, "eval/reached": float(row["eval/best"] >= target)}
 
 
 def _save(run: Run, state: TrainState, config: Config) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,18 @@ from quell.types import Array, State
 from quell.update import from_arrays, to_arrays
 
 COUNTERS = ("iteration", "steps", "eval_steps", "seconds", "trouble", "trouble_in_a_row", "episode_length")
+
+
+@dataclass(frozen=True)
+class Best:
+    """The policy with the highest score of all evaluations so far, and when that was."""
+
+    score: float
+    """Mean return with mean actions."""
+    theta: Array
+    obs: ObsStats
+    iteration: int
+    steps: int
 
 
 @dataclass(frozen=True)
@@ -35,6 +48,18 @@ class TrainState:
     trouble_in_a_row: int = 0
     episode_length: float = 0.0
     """Running mean of the episodes' lengths; 0 before the first batch."""
+    best: Best | None = None
+    """None before the first evaluation."""
+
+    def judged(self, score: float) -> TrainState:
+        """With this policy as the best if its score is; the newest of equals."""
+        if not np.isfinite(score) or (self.best is not None and score < self.best.score):
+            return self
+        return replace(self, best=Best(score, self.theta, self.obs, self.iteration, self.steps))
+
+    def finished(self, config: Config) -> bool:
+        """Whether there is nothing left to do."""
+        return finished(config, self.steps, self.best.score if self.best else -math.inf)
 
     def to_checkpoint(self, config: Config) -> tuple[dict[str, Array], dict[str, Any]]:
         """(arrays, facts)."""
@@ -45,8 +70,12 @@ class TrainState:
             "obs.total": self.obs.total,
             "obs.squares": self.obs.squares,
         }
-        counters = {name: getattr(self, name) for name in COUNTERS}
-        return arrays, {**counters, "obs_count": self.obs.count, "config": to_dict(config)}
+        facts = {name: getattr(self, name) for name in COUNTERS} | {"obs_count": self.obs.count}
+        if best := self.best:
+            arrays |= {"best.score": np.array([best.score]), "best.theta": best.theta}
+            arrays |= {"best.obs.total": best.obs.total, "best.obs.squares": best.obs.squares}
+            facts |= {"best.iteration": best.iteration, "best.steps": best.steps, "best.obs_count": best.obs.count}
+        return arrays, {**facts, "config": to_dict(config)}
 
     @staticmethod
     def from_checkpoint(
@@ -58,16 +87,36 @@ class TrainState:
         if {k: v.shape for k, v in fresh.items()} != {k: v.shape for k, v in memory.items()}:
             raise QuellError("the checkpoint's estimator state does not fit this configuration")
         step = from_arrays(config.step, problem.policy, theta, arrays)
-        return TrainState(theta, step, memory, obs, **{name: facts[name] for name in COUNTERS})
+        counters = {name: facts[name] for name in COUNTERS}
+        return TrainState(theta, step, memory, obs, **counters, best=saved_best(problem.policy, arrays, facts))
 
 
-def learned(policy: Policy, arrays: dict[str, Array], facts: dict[str, Any]) -> tuple[Array, ObsStats]:
+def finished(config: Config, steps: int, best: float) -> bool:
+    """Whether the step budget is spent, or an evaluation reached the target."""
+    return steps >= config.steps or (config.target is not None and best >= config.target)
+
+
+def saved_best(policy: Policy, arrays: dict[str, Array], facts: dict[str, Any]) -> Best | None:
+    """The best policy that a checkpoint holds; older ones hold none."""
+    if "best.theta" not in arrays:
+        return None
+    theta, obs = learned(policy, arrays, facts, "best.")
+    return Best(float(arrays["best.score"].sum()), theta, obs, facts["best.iteration"], facts["best.steps"])
+
+
+def learned(
+    policy: Policy, arrays: dict[str, Array], facts: dict[str, Any], prefix: str = ""
+) -> tuple[Array, ObsStats]:
     """theta and the observations' statistics in a checkpoint; says when they are not those of such a policy."""
     shapes = {"theta": (policy.dim,), "obs.total": (policy.obs_size,), "obs.squares": (policy.obs_size,)}
+    shapes |= {"score": (1,)} if prefix else {}
+    counters = ("iteration", "steps", "obs_count") if prefix else (*COUNTERS, "obs_count")
     for name, shape in shapes.items():
-        found = arrays[name].shape if name in arrays else "nothing"
-        if found != shape or arrays[name].dtype.kind != "f" or not np.isfinite(arrays[name]).all():
-            raise QuellError(f"the checkpoint's {name} ({found}) does not fit this configuration ({shape})")
-    if missing := [name for name in (*COUNTERS, "obs_count") if name not in facts]:
+        array = arrays.get(prefix + name)
+        if array is None or array.shape != shape or array.dtype.kind != "f" or not np.isfinite(array).all():
+            found = "missing" if array is None else f"{array.dtype} {array.shape}"
+            raise QuellError(f"the checkpoint's {prefix}{name} ({found}) does not fit this configuration ({shape})")
+    if missing := [prefix + name for name in counters if prefix + name not in facts]:
         raise QuellError(f"the checkpoint lacks {', '.join(missing)}")
-    return arrays["theta"], ObsStats(facts["obs_count"], arrays["obs.total"], arrays["obs.squares"])
+    stats = facts[f"{prefix}obs_count"], arrays[f"{prefix}obs.total"], arrays[f"{prefix}obs.squares"]
+    return arrays[f"{prefix}theta"], ObsStats(*stats)

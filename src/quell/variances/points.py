@@ -68,7 +68,7 @@ def _trained(name: str, given: Task | None, at: str, seed: int, settings: Mappin
     path, _, iteration = at.partition("@")
     if iteration and not iteration.isdigit():
         raise UsageError(f"--at RUN@ITERATION needs a whole number after the @, got {iteration!r}")
-    result = load(Path(path), at=int(iteration) if iteration else None, task=given)
+    result = load(Path(path), at=int(iteration) if iteration else None, env=given)
     if result.config.task != name:
         raise UsageError(f"{path!r} was trained on {result.config.task!r}, not on {name!r}")
     config = replace(_plain(result.config), {"seed": seed, "pairs": _pairs(result), **settings}).validate()

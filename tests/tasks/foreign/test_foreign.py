@@ -5,9 +5,11 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import gymnasium
 import numpy as np
 import pytest
@@ -272,21 +274,41 @@ def test_after_its_end_an_environment_is_left_alone_even_if_the_engine_goes_on()
     assert len(simulator._envs[0].unwrapped.actions) == 3
 
 
-def test_factories_that_workers_cannot_import_are_refused_with_the_fix():
-    def nested():
-        return user_envs.Toy()
-
-    for factory in (lambda: user_envs.Toy(), nested):
-        with pytest.raises(UsageError, match="define it with `def` at the top level of a module"):
-            from_env(factory, horizon=5)
-    script = type(sys)("__main__")
-    exec("def make():\n    pass", script.__dict__)
-    with pytest.raises(UsageError, match="move it to a module of its own"):
-        from_env(script.make, horizon=5)
+def test_what_makes_no_environment_is_refused():
     with pytest.raises(UsageError, match=r"not a gymnasium\.Env"):
         from_env(user_envs.make_nothing, horizon=5)
+    with pytest.raises(UsageError, match=r"lambda returned NoneType, not a gymnasium\.Env"):
+        from_env(lambda: None, horizon=5, name="nothing")
     with pytest.raises(UsageError, match="got int"):
         from_env(5, horizon=5)
+    with pytest.raises(UsageError, match="which is made already"):
+        from_env(user_envs.Toy(), horizon=5, colour="red")
+    env = user_envs.Toy()
+    env.lock = threading.Lock()
+    with pytest.raises(UsageError, match=r"Toy cannot be sent to worker processes .* pass a function that makes it"):
+        from_env(env, horizon=5)
+
+
+def test_what_no_worker_can_import_is_sent_to_it():
+    """A lambda, a function in a function, one of the script being run, an environment: all as the class itself."""
+
+    def nested(trouble=""):
+        return user_envs.Toy(trouble=trouble)
+
+    script = type(sys)("__main__")
+    exec("def make(trouble=''):\n    import user_envs\n    return user_envs.Toy(trouble=trouble)", script.__dict__)
+    actions = actions_for(from_env(user_envs.Toy, horizon=20), 20, 3)
+    expected = episodes(from_env(user_envs.Toy, horizon=20), range(3), actions)
+    made = {"own:lambda": lambda: user_envs.Toy(), "own:nested": nested, "own:make": script.make}
+    for name, env in {**made, "own:Toy": user_envs.Toy()}.items():
+        task = cloudpickle.loads(cloudpickle.dumps(from_env(env, horizon=20)))
+        assert task.name == name
+        for ours, theirs in zip(episodes(task, range(3), actions), expected, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+        with pytest.raises(UsageError, match=r"pass it again, as in quell.resume\(path, env=make_env\)"):
+            tasks.get(name)
+    with pytest.raises(EnvironmentFailure, match=r"env = nested\(trouble='raise'\); env.reset\(seed="):
+        episodes(from_env(nested, horizon=20, trouble="raise"), [0], actions[:, :1])
 
 
 def test_a_factory_that_raises_is_named():
@@ -316,13 +338,12 @@ def test_an_episode_needs_a_length():
 def test_an_environment_made_by_gymnasium_is_made_again_from_its_spec():
     env = gymnasium.make("Pendulum-v1", g=2.0)
     task = from_env(env)
-    assert (task.name, task.horizon) == ("gym:Pendulum-v1", 200)
+    assert (task.name, task.horizon) == ("own:PendulumEnv", 200), "gym:Pendulum-v1 has another g"
+    assert from_env(gymnasium.make("Pendulum-v1", render_mode="rgb_array")).name == "gym:Pendulum-v1"
     actions = actions_for(task, 5, 1)
     expected = episodes(tasks.get("gym:Pendulum-v1", g=2.0), [0], actions)
     for ours, theirs in zip(episodes(task, [0], actions), expected, strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    with pytest.raises(UsageError, match="pass a function"):
-        from_env(user_envs.Toy(), horizon=5)
 
 
 def test_tasks_travel_to_a_process_that_has_not_seen_the_module(tmp_path):

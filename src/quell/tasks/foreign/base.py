@@ -32,8 +32,28 @@ class ForeignTask(Task):
     tuned: Mapping[str, Any] = field(compare=False, repr=False)
     time_limit: int | None = field(compare=False, repr=False)
     """The environment's own."""
+    spaces: tuple[Any, Any] = field(compare=False, repr=False)
+    """Of observations and of actions."""
 
     can_terminate = True
+
+    @property
+    def bounds(self) -> tuple[Array, Array] | None:
+        return ActionReader(self.spaces[1]).bounds
+
+    def rows(self, obs: Any) -> tuple[Array, bool]:
+        space, fill = self.spaces[0], observation_filler(self.spaces[0])[1]
+        several = space.shape is not None and np.ndim(obs) == len(space.shape) + 1
+        rows = np.zeros((len(obs) if several else 1, self.obs_size))
+        try:
+            for row, one in zip(rows, obs if several else [obs], strict=True):
+                fill(row, one)
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            raise UsageError(f"this is no observation of {self.name}, {space}: {error}") from error
+        return rows.astype(np.float32), not several
+
+    def as_given(self, actions: Array) -> Array:
+        return ActionReader(self.spaces[1])(actions)
 
     @classmethod
     def of_spaces(
@@ -52,6 +72,7 @@ class ForeignTask(Task):
             discrete=reader.discrete,
             tuned=UNKNOWN_SCALES | (LARGE_STEPS if reader.discrete else {}),
             time_limit=time_limit,
+            spaces=(observations, actions),
             **more,
         )
 
@@ -86,10 +107,10 @@ class ForeignSimulator:
     A member whose action is not finite is not stepped: it earns a NaN reward and is truncated.
     """
 
-    def __init__(self, task: ForeignTask, observations: Any, actions: Any) -> None:
+    def __init__(self, task: ForeignTask) -> None:
         self.task = task
-        self._fill = observation_filler(observations)[1]
-        self._read = ActionReader(actions)
+        self._fill = observation_filler(task.spaces[0])[1]
+        self._read = ActionReader(task.spaces[1])
         self.bounds = self._read.bounds
         self.truncated: NDArray[np.bool_] = np.zeros(0, bool)
 

@@ -46,10 +46,9 @@ class EnvPoolSimulator(ForeignSimulator):
     def __init__(self, task: EnvPoolTask) -> None:
         self._id = task.env_id
         self._kwargs = dict(task.kwargs)
-        observations, actions, _ = describe(task.env_id, **self._kwargs)
         if task.time_limit is not None:
             self._kwargs["max_episode_steps"] = task.horizon
-        super().__init__(task, observations, actions)
+        super().__init__(task)
         self._pool: Any = None
 
     def reset(self, generators: Sequence[np.random.Generator]) -> Array:

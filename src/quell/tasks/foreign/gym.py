@@ -6,15 +6,19 @@ on neither workers nor order as long as the environment draws all its randomness
 
 from __future__ import annotations
 
+import copy
+import functools
 import importlib
 import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,7 +31,7 @@ STEP = "(observation, reward, terminated, truncated, info)"
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """How to make an environment, by one of `env_id`, `spec` and `factory`: text, which travels to worker processes."""
+    """How to make an environment, by one of `env_id`, `spec`, `factory` and `own`; it travels to worker processes."""
 
     env_id: str = ""
     """A registered id, such as CartPole-v1."""
@@ -35,6 +39,8 @@ class Source:
     """A gymnasium EnvSpec as JSON, taken from an environment that was made with gymnasium.make."""
     factory: str = ""
     """module:function that returns an environment."""
+    own: Any = field(default=None, compare=False, repr=False)
+    """A function that no other process can import: this one sends it to its workers, and nothing else holds it."""
     path: str = ""
     """Folder to look for the factory's module in, if it is not found otherwise."""
     kwargs: tuple[tuple[str, Any], ...] = ()
@@ -53,19 +59,19 @@ class Source:
         """A new environment, without the time limit that gymnasium.make would add: that is the engine's business."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # Box2D's bindings crash if these are errors
-            return self._make_own() if self.factory else self._make_registered()
+            return self._make_own() if self.factory or self.own else self._make_registered()
 
     def _make_own(self) -> Any:
         """What the user's function returns."""
         import gymnasium
 
-        make = load(self.factory, self.path)
+        make, name = self.own or load(self.factory, self.path), self.factory or _name(self.own)
         try:
             env = make(**dict(self.kwargs))
         except Exception as error:
-            raise EnvironmentFailure(f"{self.factory} could not make an environment: {describe(error)}") from error
+            raise EnvironmentFailure(f"{name} could not make an environment: {describe(error)}") from error
         if not isinstance(env, gymnasium.Env):
-            raise UsageError(f"{self.factory} returned {type(env).__name__}, not a gymnasium.Env")
+            raise UsageError(f"{name} returned {type(env).__name__}, not a gymnasium.Env")
         return env
 
     def _make_registered(self) -> Any:
@@ -116,8 +122,9 @@ class GymTask(ForeignTask):
     def replay(self, seed: int) -> str:
         source = self.source
         given = "".join(f", {key}={value!r}" for key, value in source.kwargs)
-        if source.factory:
-            return f"env = {source.factory.replace(':', '.')}({given[2:]}); env.reset(seed={seed})"
+        if source.factory or source.own:
+            make = source.factory.replace(":", ".") or _name(source.own)
+            return f"env = {make}({given[2:]}); env.reset(seed={seed})"
         env_id = source.env_id or self.name.removeprefix("gym:")
         return f"env = gymnasium.make({env_id!r}{given}); env.reset(seed={seed})"
 
@@ -128,7 +135,7 @@ class GymSimulator(ForeignSimulator):
     def __init__(self, task: GymTask) -> None:
         self._make = task.source.make
         self._envs = [self._make()]
-        super().__init__(task, self._envs[0].observation_space, self._envs[0].action_space)
+        super().__init__(task)
 
     def reset(self, generators: Sequence[np.random.Generator]) -> Array:
         while len(self._envs) < len(generators):
@@ -165,41 +172,58 @@ def from_id(env_id: str, horizon: int = 0, **kwargs: Any) -> GymTask:
 
 
 def from_env(env: Any, *, name: str = "", horizon: int = 0, **kwargs: Any) -> GymTask:
-    """A task from a user's environment: a function or class that makes it, or one made by gymnasium.make.
+    """A task from a user's environment, or from a function or class that makes one, which keywords go to.
 
-    Worker processes make their own copies, so a function must be importable (`from my_envs import make`):
-    it cannot be a lambda, nested in another function, or part of the script being run. Keywords go to it.
+    Worker processes make their own: from the spec, if it was made by gymnasium.make, by importing the function, or,
+    where neither can be had (a script's or notebook's own, a lambda), from what cloudpickle sends them.
     """
     import gymnasium
 
-    given = as_pairs(kwargs)
+    given, own = as_pairs(kwargs), env
     if isinstance(env, gymnasium.Env):
-        if env.spec is None or kwargs:
-            raise UsageError("pass a function that makes the environment: worker processes need their own copies")
-        try:
-            spec = env.spec.to_json()
-        except Exception as error:
-            raise UsageError(
-                f"this environment cannot be made again from its spec ({error}): pass a function that makes it"
-            ) from error
-        return Source(spec=spec).task(name or f"gym:{env.spec.id}", horizon)
-    if not callable(env):
-        raise UsageError(f"expected a function that makes an environment, got {type(env).__name__}")
-    module, qualname = getattr(env, "__module__", None), getattr(env, "__qualname__", "")
-    if not module or not qualname or "<" in qualname:
+        if kwargs:
+            raise UsageError("keywords are for a function that makes the environment, which is made already")
+        name = name or (f"gym:{env.spec.id}" if _is_registered(env.spec) else f"own:{type(env.unwrapped).__name__}")
+        with suppress(Exception):  # a wrapper that cannot be made again
+            return Source(spec=env.spec.to_json()).task(name, horizon)
+        own = functools.partial(copy.deepcopy, env)
+    elif not callable(env):
+        raise UsageError(f"expected an environment or a function that makes one, got {type(env).__name__}")
+    elif factory := _importable(env):
+        return Source(factory=factory, path=_folder(env.__module__), kwargs=given).task(name or factory, horizon)
+    try:
+        cloudpickle.dumps(own)
+    except Exception as error:
         raise UsageError(
-            f"worker processes cannot import {qualname or env!r}: define it with `def` at the top level of a module"
-        )
-    if module == "__main__":
-        raise UsageError(
-            f"worker processes cannot import {qualname} from the script being run: move it to a module of its own "
-            f"(say my_envs.py) and use `from my_envs import {qualname}`"
-        )
-    factory = f"{module}:{qualname}"
-    source = Source(factory=factory, path=_folder(module), kwargs=given)
-    if load(source.factory, source.path) is not env:
-        raise UsageError(f"{factory} is not the object that was passed: give the function its own name there")
-    return source.task(name or factory, horizon)
+            f"{type(env).__name__} cannot be sent to worker processes ({error}): pass a function that makes it"
+        ) from error
+    return Source(own=own, kwargs=given).task(name or f"own:{_name(env)}", horizon)
+
+
+def _is_registered(spec: Any) -> bool:
+    """Whether gymnasium.make(id) alone makes the environment again."""
+    import gymnasium
+
+    known = gymnasium.registry.get(spec.id) if spec is not None else None
+    own = {key: value for key, value in spec.kwargs.items() if key != "render_mode"} if known else {}
+    return known is not None and not spec.additional_wrappers and own == known.kwargs
+
+
+def _importable(function: Any) -> str:
+    """module:function, if a worker process finds the same function there; else nothing."""
+    module, qualname = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
+    if not module or module == "__main__" or not qualname or "<" in qualname:
+        return ""
+    try:
+        found = load(f"{module}:{qualname}", _folder(module))
+    except UsageError:
+        return ""
+    return f"{module}:{qualname}" if found is function else ""
+
+
+def _name(function: Any) -> str:
+    """What a function is called, without the functions around it."""
+    return getattr(function, "__qualname__", type(function).__name__).rpartition(".")[2].strip("<>")
 
 
 def trusted(module_factory: str, *, horizon: int = 0, **kwargs: Any) -> GymTask:

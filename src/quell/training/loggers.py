@@ -1,0 +1,109 @@
+"""Other people's experiment trackers, as callbacks: `--log wandb`, `--log mlflow`. Both draw over environment steps."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from quell.config import Config, flatten
+from quell.errors import QuellError, UsageError, did_you_mean, require
+from quell.training.callbacks import Callback
+
+PROJECT = "quell"
+
+
+class Logger(Callback):
+    """One run, in one project; a resumed run goes on where it was."""
+
+    name: str
+
+    def __init__(self, folder: Path, config: Config) -> None:
+        self.folder, self.config = folder.resolve(), config
+
+    def on_iteration(self, row: dict[str, Any]) -> None:
+        self.send({name: value for name, value in row.items() if math.isfinite(value)})
+
+    def send(self, row: dict[str, float]) -> None:
+        raise NotImplementedError
+
+
+class Wandb(Logger):
+    """Weights & Biases; its own settings (WANDB_MODE=offline, WANDB_ENTITY) are its environment variables."""
+
+    name = "wandb"
+
+    def __enter__(self) -> Wandb:
+        import wandb
+
+        known = hashlib.sha256(str(self.folder).encode()).hexdigest()[:16]
+        config = self.config
+        try:
+            self._run = wandb.init(
+                project=PROJECT,
+                group=f"{config.task} {config.method}",
+                name=self.folder.name,
+                id=known,
+                resume="allow",
+                dir=self.folder,
+                config=flatten(config),
+                settings=wandb.Settings(console="off"),  # the screen is ours
+            )
+        except wandb.Error as error:
+            raise QuellError(f"Weights & Biases: {error}") from None
+        self._run.define_metric("*", step_metric="steps")
+        return self
+
+    def send(self, row: dict[str, float]) -> None:
+        self._run.log(row)
+
+    def __exit__(self, *_: object) -> None:
+        self._run.finish()
+
+
+class Mlflow(Logger):
+    """MLflow, at MLFLOW_TRACKING_URI."""
+
+    name = "mlflow"
+
+    def __enter__(self) -> Mlflow:
+        import mlflow
+
+        try:
+            self._client = mlflow.MlflowClient()
+            there = self._client.get_experiment_by_name(PROJECT)
+            experiment = there.experiment_id if there else self._client.create_experiment(PROJECT)
+            tags = {"quell.folder": hashlib.sha256(str(self.folder).encode()).hexdigest()}
+            found = self._client.search_runs([experiment], f"tags.`quell.folder` = '{tags['quell.folder']}'")
+            run = found[0] if found else self._client.create_run(experiment, tags=tags, run_name=self.folder.name)
+            self._id = run.info.run_id
+            if not found:
+                for name, value in flatten(self.config).items():
+                    self._client.log_param(self._id, name, value)
+        except mlflow.MlflowException as error:
+            raise QuellError(f"MLflow: {str(error).splitlines()[0]}") from None
+        self._client.update_run(self._id, "RUNNING")
+        return self
+
+    def send(self, row: dict[str, float]) -> None:
+        from mlflow.entities import Metric
+
+        now, step = int(time.time() * 1000), int(row["steps"])
+        self._client.log_batch(self._id, [Metric(name, value, now, step) for name, value in row.items()])
+
+    def __exit__(self, *error: object) -> None:
+        self._client.set_terminated(self._id, "FAILED" if error[0] else "FINISHED")
+
+
+LOGGERS: dict[str, type[Logger]] = {logger.name: logger for logger in (Wandb, Mlflow)}
+
+
+def check(names: Sequence[str]) -> None:
+    """Complain about loggers that there are not, or that are not installed."""
+    for name in names:
+        if name not in LOGGERS:
+            raise UsageError(f"unknown logger {name!r}{did_you_mean(name, LOGGERS)}; there are: {', '.join(LOGGERS)}")
+        require(name, f"logging to {name}")

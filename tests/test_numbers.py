@@ -1,0 +1,366 @@
+"""Every measured number that README and the pages print, recomputed from its raw file.
+
+A printed number is right if it is the true one rounded to the digits that are printed. Numbers of the benchmark and of
+docs/natural.md are compared in tests/campaign, those of the paper's tables in tests/paper.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+
+import quell
+from quell.paper.scores import aggregate, grid
+from quell.runs.record import read, read_group
+from quell.stats import mean_std
+from quell.tasks.lqr import optimal_return
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "results"
+NUMBER = r"[+-]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?"
+
+
+def page(name: str) -> str:
+    """A page with its line breaks and emphasis taken out, so that sentences can be looked for."""
+    return re.sub(r"\s+", " ", (ROOT / name).read_text().replace("**", ""))
+
+
+def rounded(printed: str, value: float) -> bool:
+    """Whether a printed number is `value`, to its last digit."""
+    text = printed.replace(",", "").lstrip("+")
+    mantissa, _, exponent = text.partition("e")
+    unit = 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
+    return abs(float(text) - value) <= 0.5001 * unit
+
+
+def check(printed: str, values: Sequence[float]) -> None:
+    found = re.findall(NUMBER, printed)
+    assert len(found) == len(values), (printed, values)
+    for text, value in zip(found, values, strict=True):
+        assert rounded(text, value), f"{printed}: {text} is not {value:.6g}"
+
+
+def says(name: str, before: str, values: Sequence[float]) -> None:
+    """The numbers that follow these words on a page."""
+    text = page(name)
+    assert text.count(before) == 1, f"{name} has {text.count(before)} times: {before}"
+    found = re.findall(NUMBER, text.partition(before)[2][:400])[: len(values)]
+    check(" ".join(found), values)
+
+
+def rows(name: str, head: str) -> Iterator[list[str]]:
+    """The cells of the table whose heading begins so."""
+    lines = (ROOT / name).read_text().replace("**", "").splitlines()
+    (start,) = [number for number, line in enumerate(lines) if line.startswith(head)]
+    for line in lines[start + 2 :]:
+        if not line.startswith("|"):
+            return
+        yield [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def whole(interval: dict[str, float]) -> list[float]:
+    return [interval["value"], interval["low"], interval["high"]]
+
+
+@cache
+def measured(name: str) -> dict[str, Any]:
+    facts: dict[str, Any] = json.loads((RESULTS / f"variance/{name}.json").read_text())
+    return facts
+
+
+def row_of(name: str, method: str) -> dict[str, Any]:
+    (row,) = [row for row in measured(name)["rows"] if row["name"] == method]
+    return dict(row)
+
+
+def gain(name: str, method: str, step: str, what: str = "gain") -> dict[str, float]:
+    kind, size = step.split()
+    found = [g for g in measured(name)["gains"] if (g["name"], g["kind"], g["size"]) == (method, kind, float(size))]
+    return dict(found[0][what])
+
+
+def scores(pattern: str) -> list[float]:
+    runs = [read(path) for path in sorted(RESULTS.glob(pattern))]
+    assert runs, pattern
+    return [run.score for run in runs]
+
+
+def spread(pattern: str) -> list[float]:
+    found = mean_std(scores(pattern))
+    return [found.mean, found.std]
+
+
+class TestVariance:
+    """docs/variance.md"""
+
+    def test_directions(self) -> None:
+        says("docs/variance.md", "with 400 pairs: ORTHO", whole(row_of("walker2d-init-400", "ortho")["ratio"]))
+        says("docs/variance.md", "1.35], GCMC", whole(row_of("walker2d-init-400", "gcmc")["ratio"]))
+        other = [row_of("walker2d-gain-1000", name)["ratio"] for name in ("ortho", "gcmc")]
+        says("docs/variance.md", "seed with 1,000 pairs", [x for one in other for x in whole(one)])
+        qmc = [row_of(name, "qmc")["ratio"] for name in ("walker2d-init-400", "walker2d-gain-1000", "hopper-gain-1000")]
+        says("docs/variance.md", "is not settled by one policy:", [x for one in qmc for x in whole(one)])
+
+    def test_discounts_and_coefficients(self) -> None:
+        left = {g: row_of("dm-cartpole-swingup-gamma", f"cv gamma={g}") for g in ("0.9", "0.99", "0.997", "1")}
+        text = page("docs/variance.md")
+        found = re.search(
+            rf"moments, ({NUMBER}) of ES's variance is left at 0.99, ({NUMBER}) at 0.997 and ({NUMBER}) at 1", text
+        )
+        assert found
+        check(" ".join(found.groups()), [left[g]["ratio"]["value"] for g in ("0.99", "0.997", "1")])
+        middle = {gamma: median(row["eta"].values()) for gamma, row in left.items()}
+        assert "about -4 at 0.997, -19 at 0.99 and -2,300 at 0.9" in text
+        assert [round(middle["0.997"]), round(middle["0.99"]), round(middle["0.9"], -2)] == [-4, -19, -2300]
+        paper = row_of("dm-cartpole-swingup-gamma", "cv-paper")
+        assert "has reached -0.4 after 200 updates (`cv-paper`, ratio 0.98)" in text
+        assert round(median(paper["eta"].values()), 1) == -0.4
+        assert round(paper["ratio"]["value"], 2) == 0.98
+        ((_, *cells),) = rows("docs/variance.md", "| | w0 |")
+        check(" ".join(cells), list(row_of("dm-cheetah-run-trained", "auto")["eta"].values()))
+
+    def test_extremes(self) -> None:
+        assert "CV's variance is 10^48 times that of ES. `auto` measures 1.00." in page("docs/variance.md")
+        assert round(math.log10(row_of("lqr-init", "cv-paper")["ratio"]["value"])) == 48
+        assert rounded("1.00", row_of("lqr-init", "auto")["ratio"]["value"])
+        assert "0.03 of the total variance of ES on a trained swimmer, and six times" in page("docs/variance.md")
+        swimmer = row_of("swimmer-gain-policy", "auto")
+        assert [round(swimmer["ratio"]["value"], 2), round(swimmer["fisher_ratio"]["value"])] == [0.03, 6]
+
+    def test_gains(self) -> None:
+        (untrained, trained), task = ("gain-1000", "gain-policy"), ""
+        names = {untrained: ("es", "cv-paper", "auto", "auto-policy"), trained: ("es", "auto", "auto-policy")}
+        for file, head in (
+            (untrained, "| change of return | step | ES | CV (paper)"),
+            (trained, "| change of return | step | ES | auto |"),
+        ):
+            for first, step, *cells in rows("docs/variance.md", head):
+                task = first or task
+                for method, cell in zip(names[file], cells, strict=True):
+                    check(cell, whole(gain(f"{task}-{file}", method, step)))
+
+    def test_gains_over_es(self) -> None:
+        def over(name: str, step: str) -> list[float]:
+            return whole(gain(name, "cv-paper", step, "over_es"))
+
+        says("docs/variance.md", "(CV over ES by", over("walker2d-gain-1000", "sign 0.01"))
+        says(
+            "docs/variance.md",
+            "on roboschool-halfcheetah at 0.03 (",
+            over("roboschool-halfcheetah-gain-1000", "sign 0.03"),
+        )
+
+    def test_the_policys_metric(self) -> None:
+        files = {
+            "hopper, untrained, seed 0": "hopper-init-400",
+            "walker2d, untrained, seed 0": "walker2d-init-400",
+            "walker2d, untrained, seed 1": "walker2d-gain-1000",
+            "dm-cheetah-run, trained": "dm-cheetah-run-gain-policy",
+            "halfcheetah, trained": "halfcheetah-gain-policy",
+            "swimmer, trained": "swimmer-gain-policy",
+        }
+        shown = {first: cells for first, *cells in rows("docs/variance.md", "| | auto: total, Fisher")}
+        assert shown.keys() == files.keys()
+        for first, cells in shown.items():
+            for method, cell in zip(("auto", "auto-policy"), cells, strict=True):
+                row = row_of(files[first], method)
+                check(cell, [row["ratio"]["value"], row["fisher_ratio"]["value"]])
+
+    def test_what_steps_they_bear(self) -> None:
+        def bears(name: str, method: str) -> float:
+            row = row_of(name, method)
+            return math.sqrt(row["ratio"]["value"]) / float(row["fisher_ratio"]["value"])
+
+        text = page("docs/variance.md")
+        assert "on hopper `auto` (0.5 of ES's step) is best at 0.03 and the policy metric (twice it) at 0.1" in text
+        assert [round(bears("hopper-gain-1000", m), 1) for m in ("auto", "auto-policy")] == [0.5, 2.0]
+        assert "`auto` (0.09) is best at 0.01 or below, ES and the policy metric (1.2) at 0.03" in text
+        assert [round(bears("walker2d-gain-1000", m), 2) for m in ("auto", "auto-policy")] == [0.09, 1.16]
+        assert 1 / 45 < bears("swimmer-gain-policy", "auto") < 1 / 35, "a fortieth of the rate of ES"
+        for path in (RESULTS / "variance").glob("*.json"):
+            facts = json.loads(path.read_text())
+            for row in facts["rows"] if isinstance(facts, dict) else []:
+                if row["name"] == "auto-policy":
+                    assert row["fisher_ratio"]["value"] <= 1.0 + 1e-9, "at most that of ES at the policies measured"
+
+    def test_training_at_two_rates(self) -> None:
+        labels = ("es-lr0.01", "es-lr0.03", "cv-moments-lr0.01", "cv-moments-lr0.03", "cv-lr0.01", "cv-lr0.03")
+        for task, *cells in rows("docs/variance.md", "| | ES 0.01 |"):
+            for label, cell in zip(labels, cells, strict=True):
+                check(cell, spread(f"step-size/{task}-tuned-{label}-300000-?.json"))
+
+    def test_walker2d_over_five_seeds(self) -> None:
+        def walker(label: str, steps: str = "300000") -> list[float]:
+            return spread(f"step-size/walker2d/walker2d-tuned-{label}-{steps}-?.json")
+
+        says("docs/variance.md", "one of five with ES (", walker("es-lr0.03", "1000000"))
+        says("docs/variance.md", "with ever larger actions (", walker("cv-lr0.03", "1000000"))
+        learned = [spread(f"learning/walker2d-tuned-{method}-1000000-?.json") for method in ("es", "cv")]
+        says("docs/variance.md", "At 0.01 none does:", learned[0] + learned[1])
+        says("docs/variance.md", "(3e5 steps at 0.03: ES", walker("es-clip-lr0.03"))
+        says("docs/variance.md", "policy metric 421", [*walker("cv-clip-lr0.03")[1:]])
+        at_001 = [walker(label) for label in ("es-lr0.01", "cv-lr0.01", "es-clip-lr0.01", "cv-clip-lr0.01")]
+        text = page("docs/variance.md").partition("; at 0.01 476")[2]
+        check(f"476{text[: text.index(' with it')]}".replace("without", ""), [x for one in at_001 for x in one])
+        total = [read(p).variance for p in sorted(RESULTS.glob("step-size/walker2d/*cv-lr0.03-1000000-?.json"))]
+        says("docs/variance.md", "its total variance came to", [sum(x or 0 for x in total) / len(total)])
+
+    def test_what_was_made_of_it(self) -> None:
+        swimmer = [
+            spread(f"learning/swimmer-tuned-{label}-1000000-?.json")
+            for label in ("cv", "es", "cv-moments", "cv-moments-linear")
+        ]
+        says("docs/variance.md", "it ends at 341", swimmer[0][1:])
+        says("docs/variance.md", "(three seeds; ES", swimmer[1])
+        says("docs/variance.md", "it falls back to", swimmer[2])
+        says("docs/variance.md", "with `--schedule linear` it ends at", swimmer[3])
+        lander = [spread(f"learning/gym-LunarLander-v3-tuned-{method}-500000-?.json") for method in ("cv", "es")]
+        says("docs/variance.md", "on LunarLander at", lander[0])
+        says("docs/variance.md", "(two seeds; ES", lander[1])
+
+
+class TestSpeed:
+    """results/throughput/README.md, and what README says of it."""
+
+    def test_the_clock(self) -> None:
+        facts = json.loads((RESULTS / "throughput/clock.json").read_text())["tasks"]
+        shown = list(rows("results/throughput/README.md", "| task | row | steps of an iteration"))
+        assert [(task, row) for task, row, *_ in shown] == [(task, row) for task in facts for row in facts[task]]
+        for task, row, steps, ms, beside in shown:
+            one = facts[task][row]
+            check(
+                f"{steps} {ms} {beside}", [median(one["steps"]), median(one["ms"]), *(one["ratio"] if beside else [])]
+            )
+        default = {task: facts[task]["default"]["ratio"][0] for task in facts}
+        says("README.md", "The default takes", [default["halfcheetah"]])
+        says("README.md", "of ES per step there, and", [default["inverted-pendulum"]])
+        assert rounded("1.3", default["hopper"])
+
+    def test_halfcheetah(self) -> None:
+        facts = json.loads((RESULTS / "throughput/halfcheetah.json").read_text())
+        says("README.md", "iteration on halfcheetah at", [facts["ratios"]["es / open loop"]])
+        times = [
+            1e3 * median(facts["seconds"][row]) for row in ("open loop", "es", "cv", "cv+gamma", "auto", "EnvPool")
+        ]
+        text = page("results/throughput/README.md")
+        found = re.findall(r"(\d+) ms", text.partition("physics alone (the same")[2])[:6]
+        check(" ".join(found), times)
+        names = ("cv time / es time", "cv+gamma time / es time", "auto time / es time")
+        says("results/throughput/README.md", "times EnvPool, and CV costs", [facts["ratios"][name] for name in names])
+
+    def test_against_envpool(self) -> None:
+        files = [
+            json.loads((RESULTS / f"throughput/{name}.json").read_text())
+            for name in ("tasks", "tasks-again", "tasks-longer")
+        ]
+        ratios = []
+        for task, *cells in rows("results/throughput/README.md", "| task | ours, steps/s"):
+            first, again, longer = (file.get(task) for file in files)
+            values = [first["ours"], first["envpool"], first["async"], first["ratio"], again["ratio"]]
+            values += [longer["ratio"]] if longer else []
+            check(" ".join(cells), [*values, *([first["physics"]] if first["physics"] else [])])
+            ratios += [one["ratio"] for one in (first, again, longer) if one and task != "bipedalwalker"]
+        says("README.md", "Episodes of the MuJoCo tasks run at", [min(ratios), max(ratios)])
+        ours = {task: one["ours"] for task, one in files[0].items() if one["envpool"] and task != "bipedalwalker"}
+        slowest, fastest = min(ours, key=ours.__getitem__), max(ours, key=ours.__getitem__)
+        assert (slowest, fastest) == ("dm-quadruped-escape", "dm-pendulum-swingup")
+        says("docs/faq.md", "MuJoCo tasks run at", [ours[slowest], ours[fastest]])
+
+    def test_idle_stages(self) -> None:
+        facts = json.loads((RESULTS / "throughput/physics.json").read_text())
+        for task, *cells in rows("results/throughput/README.md", "| task | as shipped"):
+            one = facts[task]
+            check(" ".join(cells), [one["shipped"], one["untimed"], one["lean"], one["lean"] / one["shipped"]])
+
+
+def test_the_optimum_of_lqr() -> None:
+    """docs/tasks.md against the Riccati equation."""
+    tasks = [quell.task(name) for name in ("lqr", "lqr-302")]
+    for (where, printed), std in (
+        (("beside the Riccati optimum:", 4), 0.0),
+        (("(action noise of std 1 makes that", 2), 1.0),
+    ):
+        values = [optimal_return(task, std) for task in tasks]  # type: ignore[arg-type]
+        says("docs/tasks.md", where, [values[0], 2000, values[1], 302] if printed == 4 else values)
+
+
+def test_first_run_says_how_seeds_differ() -> None:
+    ends = sorted(
+        sum(run.final["mean_action"]) / len(run.final["mean_action"])
+        for run in read_group(RESULTS / "benchmark")
+        if (run.config.task, run.config.method) == ("swimmer", "cv")
+    )
+    assert "end near 155 or near 360" in page("docs/first-run.md")
+    assert abs(ends[0] - 155) < 10
+    assert abs(ends[-1] - 360) < 15
+
+
+class TestPaper:
+    """What README says of results/paper, results/learning and results/initial-policy."""
+
+    runs = read_group(RESULTS / "paper/paper-1000000")
+
+    def test_a_twentieth_of_the_steps(self) -> None:
+        found = aggregate(grid(self.runs), "cv")
+        assert found is not None
+        says(
+            "README.md",
+            "above ES with probability",
+            [found.improvement.value, found.improvement.low, found.improvement.high],
+        )
+        assert (found.tasks, len(self.runs)) == (16, 420)
+
+    def test_the_full_budget(self) -> None:
+        full = grid(read_group(RESULTS / "paper/paper-1"))["swimmer"]
+        cv, es = (mean_std([run.score for run in full[name]]) for name in ("cv", "es"))
+        says("README.md", "CV ties with ES on swimmer (", [cv.mean, cv.std, es.mean, es.std])
+
+    def test_how_a_policy_starts(self) -> None:
+        small = spread("initial-policy/halfcheetah-paper-es-small-1000000-?.json")
+        usual = mean_std([run.score for run in grid(self.runs)["halfcheetah"]["es"]])
+        says("README.md", "as the paper probably had it, ES reaches", [small[0], usual.mean])
+
+    def test_variance_removed_with_the_papers_settings(self) -> None:
+        left = [read(path).variance or 0 for path in RESULTS.glob("learning/*-paper-cv-1000000-?.json")]
+        assert "the control variate removes 4% of the variance" in page("README.md")
+        assert round(100 * (1 - sum(left) / len(left))) == 4
+
+
+class TestScale:
+    """docs/scale.md against results/throughput/cluster.json (its columns under load have no file)."""
+
+    facts = json.loads((RESULTS / "throughput/cluster.json").read_text())
+
+    def test_ray_beside_the_local_engine(self) -> None:
+        for name, local, ray, ratio, _ in rows("docs/scale.md", "| | local, steps/s"):
+            one = self.facts[name.lower()]
+            check(f"{local} {ray} {ratio}", [one["local"], one["ray"], one["ratio"]])
+
+    def test_overhead(self) -> None:
+        shown = list(rows("docs/scale.md", "| d | workers | idle"))
+        for (dim, workers, idle, _, simulated, received), one in zip(shown, self.facts["overhead"], strict=True):
+            names = ("dim", "workers", "milliseconds", "simulated", "bytes_in")
+            check(f"{dim} {workers} {idle} {simulated} {received}", [one[name] for name in names])
+            assert one["bytes_in"] == one["bytes_in_formula"]
+
+
+@pytest.mark.parametrize(
+    ("printed", "value", "right"),
+    [
+        ("0.83", 0.8349, True),
+        ("0.83", 0.836, False),
+        ("-951", -950.6, True),
+        ("1,836", 1836, True),
+        ("5e-06", 4.9e-6, True),
+    ],
+)
+def test_rounding(printed: str, value: float, right: bool) -> None:
+    assert rounded(printed, value) is right

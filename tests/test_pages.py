@@ -1,0 +1,155 @@
+"""Every block of code on README and the pages runs, in a version that takes seconds.
+
+Python blocks of a page run one after the other, as in a notebook; `quell.train` and `quell.variance` do what is asked
+with tiny budgets on one worker. Lines of bash blocks are carried out in the same way if they are quell's own; of others
+it is checked that they exist. `NOT_CARRIED_OUT` says what is only parsed (tests/test_docs.py), and why.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from made_up import small_group
+
+import quell
+from quell import cli
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
+LANGUAGES = {"python", "bash", "text"}
+NOT_CARRIED_OUT = {
+    "variance": "measures for minutes; tests/variances does it small",
+    "paper": "plans days of runs; tests/paper does it small",
+    "benchmark": "days of runs; tests/campaign does it small",
+    "tune": "hours of runs; tests/campaign does it small",
+    "doctor": "draws and probes for many seconds; tests/commands calls it",
+}
+OTHERS = {"ray", "source", "apt-get", "git"}
+"""Programs that are not ours."""
+TINY: dict[str, Any] = {"steps": 20, "pairs": 2, "batch_steps": 0, "eval_episodes": 1, "workers": 1, "progress": False}
+MY_MODULE = "import gymnasium\ndef make_env():\n    return gymnasium.make('Pendulum-v1', max_episode_steps=10)\n"
+
+
+def blocks(page: Path) -> Iterator[tuple[str, str]]:
+    """(language, text) of a page's fenced blocks."""
+    yield from re.findall(r"^```+(\w*)\n(.*?)^```+$", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+def lines(text: str) -> Iterator[list[str]]:
+    """The words of every command in a bash block, without comments and settings of the environment."""
+    for line in text.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        while words and re.match(r"[A-Z_]+=", words[0]):
+            words.pop(0)
+        if words:
+            yield [words[0].removeprefix(".venv/bin/"), *words[1:]]
+
+
+def with_blocks(language: str) -> list[Any]:
+    return [pytest.param(p, id=p.name) for p in PAGES if any(kind == language for kind, _ in blocks(p))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_block_says_what_it_is(page: Path) -> None:
+    for language, text in blocks(page):
+        assert language in LANGUAGES, f"{page.name}: {text[:60]}"
+        if language == "text":
+            assert not re.search(r"^\s*(quell [a-z]+ |import |pip )", text, flags=re.MULTILINE), f"{page.name}: {text}"
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder with a module of the user's and the examples, in which everything is tiny."""
+    (tmp_path / "my_module.py").write_text(MY_MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    monkeypatch.setitem(sys.modules, "my_module", None)
+    monkeypatch.delitem(sys.modules, "my_module")
+    train, variance, evaluate = quell.train, quell.variance, quell.evaluate
+
+    def tiny_train(task: Any, **settings: Any) -> quell.Result:
+        settings.pop("engine", None)  # a cluster takes ten seconds to start; tests/rollout/cluster has one
+        short = {"horizon": 10} if isinstance(task, str) else {}
+        return train(task, **{**settings, **TINY, **short})
+
+    def tiny_variance(task: Any, **settings: Any) -> Any:
+        return variance(task, **{**settings, "pairs": 10, "warmup": 5, "workers": 1, "settings": {"horizon": 10}})
+
+    monkeypatch.setattr("quell.api.train", tiny_train)
+    monkeypatch.setattr("quell.variances.variance", tiny_variance)
+    monkeypatch.setattr("quell.api.evaluate", lambda run, **_: evaluate(run, episodes=2, workers=1))
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", with_blocks("python"))
+def test_python_blocks_run(page: Path, workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {"obs": np.zeros(17)}
+    if page.name == "output.md":
+        quell.train("lqr-302", method="es")  # a run to read
+    for language, text in blocks(page):
+        if language == "python":
+            exec(compile(text, page.name, "exec"), names)
+
+
+def tiny(words: list[str]) -> list[str]:
+    """A command of quell's with budgets that take a second."""
+    command, *rest = words
+    for flag in ("--steps", "--pairs", "--horizon", "--episodes"):
+        while flag in rest:
+            at = rest.index(flag)
+            del rest[at : at + 2]
+    if command in ("train", "resume"):
+        more = ["--steps", "20" if command == "train" else "40", "--workers", "1"]
+        more += (
+            ["--pairs", "2", "--batch-steps", "0", "--eval-episodes", "1", "--horizon", "10"]
+            if command == "train"
+            else []
+        )
+        return [command, *rest, *more]
+    return [command, *rest, *(["--episodes", "2", "--workers", "1"] if command == "eval" else [])]
+
+
+def prepare(words: list[str], folder: Path) -> None:
+    """Make the run that a command is about."""
+    for word in words:
+        if match := re.fullmatch(r"runs/([\w-]+)/([\w+-]+)/([\w-]+)", word):
+            if not (folder / word).exists():
+                quell.train(match[1], method=match[2], name=match[3])
+        elif word == "runs" and not (folder / word).exists():
+            quell.train("lqr-302", method="es")
+        elif word == "results":
+            small_group(folder / word)
+
+
+@pytest.mark.parametrize("page", with_blocks("bash"))
+def test_bash_blocks_run(page: Path, workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    for language, text in blocks(page):
+        for program, *words in lines(text) if language == "bash" else []:
+            if program == "quell" and words[0] not in NOT_CARRIED_OUT:
+                if "--address" in words or "--video" in words:  # another machine; a renderer: tests/commands films
+                    continue
+                prepare(words, workplace)
+                assert cli.main(tiny(words)) == 0, f"{page.name}: {words}\n{capsys.readouterr().err}"
+            elif program == "make":
+                assert words[0] in targets, f"{page.name}: make {words[0]}"
+            elif program == "python":
+                assert (ROOT / words[0]).is_file(), f"{page.name}: {words[0]}"
+            elif program == "pip":
+                assert words[0] == "install"
+                for extra in re.findall(r"\[([\w,]+)\]", " ".join(words)):
+                    assert set(extra.split(",")) <= extras.keys(), f"{page.name}: {words}"
+            else:
+                assert program in OTHERS | {"quell"}, f"{page.name}: {program}"
+    shutil.rmtree(workplace / "runs", ignore_errors=True)

@@ -1,0 +1,171 @@
+"""Looking on while a run goes on: what callbacks are told, how they stop it, the best policy, and the target."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import quell
+from quell.errors import UsageError
+from quell.runs import checkpoint
+from quell.training.iteration import Trainer
+from quell.training.state import TrainState
+
+SHORT: dict[str, Any] = {
+    "method": "es",
+    "horizon": 20,
+    "pairs": 2,
+    "steps": 20 * 4 * 8,
+    "eval_every": 2,
+    "eval_episodes": 1,
+    "checkpoint_every": 3,
+    "normalise_obs": True,
+    "progress": False,
+    "workers": 1,
+}
+
+
+@pytest.fixture
+def scores(monkeypatch: pytest.MonkeyPatch) -> dict[int, float]:
+    """Iteration -> what its evaluation says with mean actions."""
+    said: dict[int, float] = {}
+    evaluate = Trainer.evaluate
+
+    def as_said(trainer: Trainer, state: TrainState) -> tuple[TrainState, dict[str, float]]:
+        state, row = evaluate(trainer, state)
+        return state, {**row, "eval/mean_action": said[state.iteration]}
+
+    monkeypatch.setattr(Trainer, "evaluate", as_said)
+    return said
+
+
+class Witness(quell.Callback):
+    def __init__(self, stop_at: int = 0) -> None:
+        self.stop_at, self.iterations, self.evaluations, self.open = stop_at, [], [], False  # type: ignore[var-annotated]
+
+    def __enter__(self) -> Witness:
+        self.open = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.open = False
+
+    def on_iteration(self, row: dict[str, Any]) -> None:
+        assert self.open
+        self.iterations.append(row)
+        self.stop_requested = row["iteration"] == self.stop_at
+
+    def on_evaluation(self, row: dict[str, Any]) -> None:
+        self.evaluations.append(row["iteration"])
+
+
+def test_a_callback_sees_every_row(tmp_path: Path) -> None:
+    witness = Witness()
+    result = quell.train("lqr-302", out=tmp_path, callbacks=[witness], **SHORT)
+    assert witness.iterations == result.history
+    assert witness.evaluations == [2, 4, 6, 8]
+    assert not witness.open
+
+
+def test_a_callback_stops_the_run_which_goes_on_as_if_it_had_not(tmp_path: Path) -> None:
+    whole = quell.train("lqr-302", out=tmp_path, **SHORT)
+    stopped = quell.train("lqr-302", out=tmp_path, callbacks=[Witness(stop_at=5)], **SHORT)
+    assert (stopped.iteration, stopped.finished, stopped.signal) == (5, False, 0)
+    witness = Witness()
+    rest = quell.resume(stopped.path, progress=False, callbacks=[witness])
+    assert [row["iteration"] for row in witness.iterations] == [6, 7, 8]
+    assert rest.finished
+    assert rest.theta.tobytes() == whole.theta.tobytes()
+
+
+def test_an_error_in_a_callback_is_the_users_and_the_run_goes_on_later(tmp_path: Path) -> None:
+    class Breaks(Witness):
+        def on_evaluation(self, row: dict[str, Any]) -> None:
+            raise ZeroDivisionError("mine")
+
+    breaks = Breaks()
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        quell.train("lqr-302", out=tmp_path, name="x", callbacks=[breaks], **SHORT)
+    assert not breaks.open
+    assert quell.resume(tmp_path / "lqr-302/es/x", progress=False).finished
+
+
+def test_what_is_no_callback_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"derived from quell.Callback, not <built-in function print>"):
+        quell.train("lqr-302", out=tmp_path, callbacks=[print], **SHORT)  # type: ignore[list-item]
+    assert not list(tmp_path.glob("*/*/*"))
+
+
+def test_the_best_policy_is_kept_beside_the_newest(tmp_path: Path, scores: dict[int, float]) -> None:
+    """Its parameters and statistics are those that were evaluated; of equals, the newest; NaN is never the best."""
+    scores |= {2: -3.0, 4: -1.0, 6: -1.0, 8: float("nan")}
+    witness = Witness()
+    at_six = quell.train("lqr-302", out=tmp_path, **{**SHORT, "steps": 20 * 4 * 6})
+    result = quell.train("lqr-302", out=tmp_path, callbacks=[witness], **SHORT)
+    assert (result.checkpoint, result.iteration, result.best) == ("newest", 8, -1.0)
+    best = quell.load(result.path, checkpoint="best")
+    assert (best.checkpoint, best.iteration, best.steps, best.best) == ("best", 6, 20 * 4 * 6, -1.0)
+    assert [row["iteration"] for row in best.history] == [1, 2, 3, 4, 5, 6]
+    assert best.theta.tobytes() == at_six.theta.tobytes() != result.theta.tobytes()
+    for obs in np.random.default_rng(0).standard_normal((3, 3)):
+        assert (best.policy(obs) == at_six.policy(obs)).all()
+        assert (best.policy(obs) != result.policy(obs)).any()
+    assert [row.get("eval/best") for row in result.history[1::2]] == [-3.0, -1.0, -1.0, -1.0]
+    earlier = quell.load(result.path, checkpoint="best", at=4)
+    assert (earlier.iteration, earlier.best) == (2, -3.0), "the checkpoint of iteration 3 knows of one evaluation"
+    with pytest.raises(UsageError, match="newest or best, not 'worst'"):
+        quell.load(result.path, checkpoint="worst")  # type: ignore[arg-type]
+
+
+def test_a_resumed_run_knows_what_was_best(tmp_path: Path, scores: dict[int, float]) -> None:
+    scores |= {2: 5.0, 4: 1.0, 6: 2.0, 8: 3.0}
+    half = quell.train("lqr-302", out=tmp_path, **{**SHORT, "steps": 20 * 4 * 4})
+    rest = quell.resume(half.path, steps=SHORT["steps"], progress=False)
+    assert rest.best == 5.0
+    assert quell.load(rest.path, checkpoint="best").iteration == 2
+    forked = quell.resume(half.path, steps=SHORT["steps"], sigma=0.1, fork=True, progress=False)
+    assert (
+        quell.load(forked.path, checkpoint="best").theta.tobytes()
+        == quell.load(rest.path, checkpoint="best").theta.tobytes()
+    )
+
+
+def test_before_the_first_evaluation_there_is_no_best_policy(tmp_path: Path) -> None:
+    stopped = quell.train("lqr-302", out=tmp_path, callbacks=[Witness(stop_at=1)], **SHORT)
+    with pytest.raises(UsageError, match="has no best policy: it was not evaluated"):
+        quell.load(stopped.path, checkpoint="best")
+
+
+def test_a_checkpoint_from_before_there_was_a_best_one(tmp_path: Path) -> None:
+    result = quell.train("lqr-302", out=tmp_path, **SHORT)
+    arrays, facts = checkpoint.load_newest(result.path / "checkpoints")  # type: ignore[misc]
+    old = [{k: v for k, v in part.items() if not k.startswith("best.")} for part in (arrays, facts)]
+    checkpoint.save(result.path / "checkpoints", 8, old[0], old[1], keep=3)
+    assert np.isnan(quell.load(result.path).best)
+    assert quell.resume(result.path, steps=20 * 4 * 10, progress=False).iteration == 10
+
+
+def test_training_stops_at_the_target(tmp_path: Path, scores: dict[int, float]) -> None:
+    scores |= {2: 5.0, 4: 10.0, 6: 30.0, 8: 3.0}
+    result = quell.train("lqr-302", out=tmp_path, target=10, **SHORT)
+    assert (result.iteration, result.finished, result.best) == (4, True, 10.0)
+    assert [row.get("eval/reached") for row in result.history] == [None, 0.0, None, 1.0]
+    assert quell.resume(result.path, progress=False).iteration == 4, "there is nothing left to do"
+    higher = quell.resume(result.path, target=20.0, progress=False)
+    assert (higher.iteration, higher.finished) == (6, True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"target": "high"}, "target must be a number"),
+        ({"target": float("nan")}, "target must be a finite number"),
+        ({"target": 3, "eval_every": 0}, "eval_every must be at least 1"),
+    ],
+)
+def test_targets_that_make_no_sense(settings: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=message):
+        quell.train("lqr-302", out=tmp_path, **{**SHORT, **settings})
