@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from quell import registry
+from quell import registry, zoo
 from quell.config import Config, Preset, changed, replace
 from quell.errors import UsageError
 from quell.estimate import Problem
@@ -230,7 +230,7 @@ def resume(
             what = (
                 f"{', '.join(differing)} differ{'s' * (len(differing) == 1)} from what {str(path)!r} was trained with"
             )
-            raise UsageError(f"{what}; add --fork to continue in a new folder with the change")
+            raise UsageError(f"{what}; add `fork=True` to continue in a new folder with the change")
     with _display(wanted, progress) as display, run.fork(wanted) as forked:
         return _go(wanted, forked, compute, (display, *callbacks), log, resume=True, task=task)
 
@@ -275,10 +275,11 @@ def load(
     """A run's policy and history, from its newest intact checkpoint (or the newest up to iteration `at`).
 
     `checkpoint="best"` is the policy whose evaluation was best by then. `env` is the environment, if it is your own.
+    `zoo:NAME` is a policy that comes with quell.
     """
     if checkpoint not in get_args(Checkpoint):
-        raise UsageError(f"checkpoint is newest or best, not {checkpoint!r}")
-    run = Run.open(path)
+        raise UsageError(f"`checkpoint={checkpoint!r}` must be newest or best")
+    run = Run.open(zoo.located(path))
     run.warn_of_versions()
     return _loaded(run, at, checkpoint, env)
 
@@ -286,7 +287,8 @@ def load(
 def _loaded(run: Run, at: int | None = None, checkpoint: Checkpoint = "newest", env: Task | Any = None) -> Result:
     saved = load_newest(run.checkpoints, at_most=at)
     if saved is None:
-        raise UsageError(f"{str(run.path)!r} has no intact checkpoint")
+        upto = "" if at is None else f" up to iteration {at}"
+        raise UsageError(f"{str(run.path)!r} has no intact checkpoint{upto}")
     arrays, facts = saved
     config = run.config_of(facts)
     task = as_task(env, config.horizon) if env is not None else make_task(config)
@@ -316,6 +318,6 @@ def evaluate(
     episodes, seed = registry.whole("episodes", episodes, least=1), registry.whole("seed", seed)
     compute = compute_for(engine, workers)
     problem = Problem(result.policy.policy, Unperturbed(), seed)
-    request = Episodes.unperturbed(0, episodes, Stream.FRESH, mean_action=mean_action)
     with make_engine(compute, result.task, problem, members=episodes) as running:
+        request = Episodes.unperturbed(0, episodes, Stream.FRESH, mean_action=mean_action)
         return running.rollout(result.theta, request, result.policy.obs_stats).copied()

@@ -7,9 +7,10 @@ import os
 import signal
 import sys
 import warnings
+from collections.abc import Callable
 from contextlib import nullcontext
 
-from quell.errors import QuellError, did_you_mean
+from quell.errors import QuellError, as_flags, did_you_mean
 from quell.terminal.stopping import heard
 from quell.terminal.streams import open_all, say
 
@@ -18,6 +19,8 @@ COMMANDS = {
     "resume": "continue a run from its newest checkpoint",
     "eval": "play many episodes with a run's policy and report the returns",
     "play": "film a run's policy (mp4 or gif)",
+    "runs": "list runs: how far each is, and what it reached",
+    "zoo": "trained policies that come with quell: quell play zoo:NAME",
     "benchmark": "methods side by side on many tasks",
     "tune": "search for a method's settings by a stated protocol",
     "variance": "measure gradient estimators side by side at a fixed policy",
@@ -59,12 +62,22 @@ def main(arguments: list[str] | None = None) -> int:
     command, *rest = arguments
     if command not in COMMANDS:
         return _fail(f"unknown command {command!r}{did_you_mean(command, COMMANDS)}; `quell --help` lists them", 2)
+    if "" in rest:
+        return _fail("an argument is empty: is a variable of the shell not set?", 2)
+    return guarded(lambda: int(importlib.import_module(f"quell.commands.{command}").main(rest)), alone=alone)
+
+
+def guarded(command: Callable[[], int], *, alone: bool = False) -> int:
+    """A command's exit code; what goes wrong is said in one line, which speaks of flags.
+
+    `alone`: the process has nothing else to do, so that signals may end it.
+    """
     warnings.showwarning = lambda message, *_: say(f"quell: warning: {message}")
     try:
-        with heard() if alone else nullcontext():  # in somebody's program, signals are theirs
-            return int(importlib.import_module(f"quell.commands.{command}").main(rest))
+        with heard() if alone else nullcontext():
+            return command()
     except QuellError as error:
-        return _fail(str(error), error.exit_code)
+        return _fail(as_flags(str(error)), error.exit_code)
     except KeyboardInterrupt as error:
         return _fail(str(error) or "interrupted", 128 + getattr(error, "signal", signal.SIGINT))
     except BrokenPipeError:  # the reader of our output went away, as `quell ... | head` does

@@ -52,7 +52,7 @@ class Range:
 
     def complaint(self, value: float) -> str | None:
         if abs(value) > LARGEST or value != value:
-            return f"must be a finite number, got {value!s:.20}"
+            return "must be a finite number"
         for wrong, words, bound in (
             (value < self.low, "at least", self.low),
             (value > self.high, "at most", self.high),
@@ -60,7 +60,7 @@ class Range:
             (value >= self.below, "less than", self.below),
         ):
             if wrong:
-                return f"must be {words} {bound:g}, got {value}"
+                return f"must be {words} {bound:g}"
         return None
 
 
@@ -187,7 +187,7 @@ def whole(name: str, value: Any, least: int = 0) -> int:
     """A whole number, at least `least`, from whatever stands for one."""
     number = plain(value, whole=True)
     if complaint := _type_complaint(number, int) or Range(low=least).complaint(number):
-        raise UsageError(f"{name} {complaint}")
+        raise UsageError(f"`{name}={value!r}` {complaint}")
     return int(number)
 
 
@@ -211,7 +211,7 @@ def complaints(owner: Any, prefix: str = "") -> list[str]:
         bare = get_args(hint)[0] if bounds else hint
         complaint = _type_complaint(value, bare) or (bounds.complaint(value) if bounds and value is not None else None)
         if complaint:
-            found.append(f"{dotted} {complaint}")
+            found.append(f"`{dotted}={value!r:.80}` {complaint}")
     if not found and callable(own := getattr(owner, "check", None)):
         try:
             own()
@@ -222,7 +222,7 @@ def complaints(owner: Any, prefix: str = "") -> list[str]:
 
 def _strategy_complaints(kind: str, value: Any, dotted: str) -> list[str]:
     if not is_strategy(value):
-        return [f"{dotted} must be one of {', '.join(table(kind))}, or an object of that kind, got {value!r:.80}"]
+        return [f"`{dotted}={value!r:.80}` must be one of {', '.join(table(kind))}, or an object of that kind"]
     if not isinstance(value, Elsewhere):
         ours = table(kind).get(name_of(value), type(value))
         if ours is not type(value):
@@ -235,16 +235,16 @@ def _type_complaint(value: Any, hint: Any) -> str | None:
     if options:
         if value in options:
             return None
-        return f"must be one of {', '.join(options)}, got {value!r}{did_you_mean(str(value), options)}"
+        return f"must be one of {', '.join(options)}{did_you_mean(str(value), options)}"
     if get_origin(hint) is UnionType:  # of something and None
         return None if value is None else _type_complaint(value, get_args(hint)[0])
     if get_origin(hint) is tuple:
         if not isinstance(value, tuple):
-            return f"must be a list, got {value!r}"
+            return "must be a list"
         return next((bad for item in value if (bad := _type_complaint(item, get_args(hint)[0]))), None)
     if get_origin(hint) is dict:
         sound = isinstance(value, Mapping) and all(isinstance(item, int | float | str) for item in value.values())
-        return None if sound else f"must be a table of numbers and texts, got {value!r:.80}"
+        return None if sound else "must be a table of numbers and texts"
     number = isinstance(value, int | float) and not isinstance(value, bool)
     wrong = {
         int: ("a whole number", not number or isinstance(value, float)),
@@ -252,7 +252,7 @@ def _type_complaint(value: Any, hint: Any) -> str | None:
         bool: ("true or false", not isinstance(value, bool)),
         str: ("text", not isinstance(value, str)),
     }.get(hint)
-    return f"must be {wrong[0]}, got {value!r}" if wrong and wrong[1] else None
+    return f"must be {wrong[0]}" if wrong and wrong[1] else None
 
 
 def is_plain(value: Any) -> bool:

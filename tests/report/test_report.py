@@ -145,8 +145,8 @@ def test_no_verdict_between_budgets_or_before_the_end(tmp_path: Path) -> None:
         run.write(tmp_path / f"{run.name}-{run.config.seed}.json")
     (group,) = headline_of(tmp_path)
     rows = {row["name"]: row for row in group["cards"][0]["rows"]}
-    assert rows["CV"]["verdict"] == "", "ES had twice the steps"
-    assert rows["ES"]["runs"] == "5 seeds, 8e4, 5 unfinished"
+    assert rows["CV"]["verdict"] == "other budget"
+    assert rows["ES"]["runs"] == "5 seeds, 8e4, 5 ended early"
 
 
 def headline_of(folder: Path) -> list[dict[str, Any]]:

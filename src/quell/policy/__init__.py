@@ -43,7 +43,7 @@ class NetworkSettings:
 
     def check(self) -> None:
         if any(size < 1 for size in self.hidden) or len(self.hidden) > MOST_LAYERS:
-            raise UsageError(f"policy.hidden needs positive sizes, at most {MOST_LAYERS}, got {str(self.hidden)[:80]}")
+            raise UsageError(f"`policy.hidden={str(self.hidden)[:80]}` needs positive sizes, at most {MOST_LAYERS}")
 
 
 @dataclass(frozen=True, kw_only=True)

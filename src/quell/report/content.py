@@ -125,7 +125,7 @@ def _rows(rivals: Sequence[Series], looks: Mapping[str, Card], tallies: dict[str
 
 def _runs(one: Series) -> str:
     seeds = f"{len(one.runs)} seed{'s' * (len(one.runs) != 1)}, {numbers.steps(one.steps)}"
-    return seeds + (f", {one.unfinished} unfinished" if one.unfinished else "")
+    return seeds + (f", {one.unfinished} ended early" if one.unfinished else "")
 
 
 def _interval(interval: Interval, text: Any) -> str:
@@ -134,7 +134,10 @@ def _interval(interval: Interval, text: Any) -> str:
 
 def _tally(said: Sequence[str]) -> str:
     """ "above on 7 tasks, not resolved on 2"."""
-    kinds = [(kind, said.count(kind)) for kind in ("above", "below", "not resolved", "too few seeds", "not finished")]
+    kinds = [
+        (kind, said.count(kind))
+        for kind in ("above", "below", "not resolved", "too few seeds", "not finished", "other budget")
+    ]
     return ", ".join(f"{kind} on {times} task{'s' * (times != 1)}" for kind, times in kinds if times) + "."
 
 

@@ -94,9 +94,12 @@ def against(series: Series, rivals: Sequence[Series]) -> tuple[Interval | None, 
 
     The rival is the best ES of the same budget.
     """
-    plain = [one for one in rivals if one.runs[0].config.method == "es" and one.steps == series.steps and one.scores]
+    plain = [one for one in rivals if one.runs[0].config.method == "es" and one.scores]
     if not plain or series in plain or not series.scores:
         return None, ""
+    plain = [one for one in plain if one.steps == series.steps]
+    if not plain:
+        return None, "other budget"
     if series.unfinished or any(one.unfinished for one in plain):
         return None, "not finished"
     return verdict(series.scores, max((one.scores for one in plain), key=np.mean))

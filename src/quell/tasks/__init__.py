@@ -45,7 +45,7 @@ def get(name: str, **settings: Any) -> Task:
     if "horizon" in settings:
         settings["horizon"] = horizon = plain(settings["horizon"], whole=True)
         if not (isinstance(horizon, int) and horizon > 0):
-            raise UsageError(f"horizon must be a positive whole number, got {horizon!r}")
+            raise UsageError(f"`horizon={horizon!r}` must be a positive whole number")
     for prefix, module in FOREIGN.items():
         if name.startswith(prefix):
             return importlib.import_module(f"{__name__}.{module}").from_id(name.removeprefix(prefix), **settings)
@@ -64,5 +64,5 @@ def get(name: str, **settings: Any) -> Task:
             hint = did_you_mean(key, allowed)
             raise UsageError(f"task {name!r} has no setting {key!r}{hint}; it has: {', '.join(allowed)}")
     made = task(**settings)
-    check(made)
+    check(made, "task_settings.")
     return made
