@@ -256,8 +256,10 @@ def _cases() -> Iterator[Case]:
     for name, values in COUNTS.items():
         for value in values:
             yield Case(f"state {name} = {value!r:.30}", state({name: value}))
-    for name in ("iteration", "steps", "obs_count", "seconds", "config"):
+    for name in ("iteration", "steps", "obs_count", "config"):
         yield Case(f"state without {name}", state({}, without=(name,)))
+    for name in ("seconds", "trouble", "episode_length"):
+        yield Case(f"state without {name}", state({}, without=(name,)), WRITING)
     yield Case("state of a newer quell", state({"schema": 2}))
     yield Case("config of a newer quell", config({"schema": 2}, both=False))
     yield Case("config of no quell", config({"schema": "one"}, both=False))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -87,6 +88,7 @@ class TrainState:
         if {k: v.shape for k, v in fresh.items()} != {k: v.shape for k, v in memory.items()}:
             raise QuellError("the checkpoint's estimator state does not fit this configuration")
         step = from_arrays(config.step, problem.policy, theta, arrays)
+        _check_facts(facts, COUNTERS)
         counters = {name: facts[name] for name in COUNTERS}
         return TrainState(theta, step, memory, obs, **counters, best=saved_best(problem.policy, arrays, facts))
 
@@ -110,13 +112,16 @@ def learned(
     """theta and the observations' statistics in a checkpoint; says when they are not those of such a policy."""
     shapes = {"theta": (policy.dim,), "obs.total": (policy.obs_size,), "obs.squares": (policy.obs_size,)}
     shapes |= {"score": (1,)} if prefix else {}
-    counters = ("iteration", "steps", "obs_count") if prefix else (*COUNTERS, "obs_count")
     for name, shape in shapes.items():
         array = arrays.get(prefix + name)
         if array is None or array.shape != shape or array.dtype.kind != "f" or not np.isfinite(array).all():
             found = "missing" if array is None else f"{array.dtype} {array.shape}"
             raise QuellError(f"the checkpoint's {prefix}{name} ({found}) does not fit this configuration ({shape})")
-    if missing := [prefix + name for name in counters if prefix + name not in facts]:
-        raise QuellError(f"the checkpoint lacks {', '.join(missing)}")
+    _check_facts(facts, [prefix + name for name in ("iteration", "steps", "obs_count")])
     stats = facts[f"{prefix}obs_count"], arrays[f"{prefix}obs.total"], arrays[f"{prefix}obs.squares"]
     return arrays[f"{prefix}theta"], ObsStats(*stats)
+
+
+def _check_facts(facts: dict[str, Any], names: Sequence[str]) -> None:
+    if missing := [name for name in names if name not in facts]:
+        raise QuellError(f"the checkpoint lacks {', '.join(missing)}")
