@@ -6,6 +6,7 @@ import dataclasses
 import io
 import re
 from contextlib import redirect_stderr
+from decimal import Decimal
 from typing import Any, TypeVar
 
 import tyro
@@ -47,7 +48,7 @@ def parse(
         with redirect_stderr(said):
             return tyro.cli(
                 form,
-                args=arguments,
+                args=[written_out(word) for word in arguments],
                 prog=prog,
                 description=description,
                 default=default,
@@ -57,6 +58,14 @@ def parse(
         if not stop.code:
             raise
         raise UsageError(f"{_complaint(said.getvalue())}; `{prog} --help` explains") from None
+
+
+def written_out(word: str) -> str:
+    """1e6 as 1000000, so that it is a whole number."""
+    flag, value = re.fullmatch(r"(--[^=]*=)?(.*)", word, re.DOTALL).groups("")  # type: ignore[union-attr]
+    if re.fullmatch(r"\d+(\.\d+)?[eE]\+?\d{1,2}", value) and (number := Decimal(value)) == number.to_integral():
+        return f"{flag}{int(number)}"
+    return word
 
 
 def check_flag(word: str, known: list[str], prog: str) -> None:
