@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from quell.cli import COMMANDS, main
-from quell.commands.arguments import written_out
 
 SMALL = ["--horizon", "5", "--pairs", "1", "--steps", "10", "--eval-episodes", "1", "--workers", "1", "--method", "es"]
 
@@ -51,20 +50,3 @@ def test_defaults_are_those_of_the_task_and_of_the_run(capsys: pytest.CaptureFix
     said = " ".join(text_of(capsys, "resume", str(tmp_path)).split())
     assert "the run's own" in said
     assert "(default: 0.123)" in said
-
-
-def test_numbers_as_people_write_them() -> None:
-    words = ["1e6", "2.5e3", "--steps=1E3", "1e23", "--lr=1e-3", "0.5e0", "1e400", "hopper", "--name=1e", "1e6x"]
-    written = [
-        "1000000",
-        "2500",
-        "--steps=1000",
-        "1" + 23 * "0",
-        "--lr=1e-3",
-        "0.5e0",
-        "1e400",
-        "hopper",
-        "--name=1e",
-        "1e6x",
-    ]
-    assert [written_out(word) for word in words] == written

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import io
 import re
-from contextlib import redirect_stderr
-from decimal import Decimal
+from contextlib import redirect_stderr, suppress
 from typing import Any, TypeVar
 
 import tyro
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from quell.errors import UsageError, did_you_mean, flag
 
@@ -17,6 +17,7 @@ Form = TypeVar("Form")
 NOTHING = tyro.MISSING_NONPROP
 UNSET = tyro.conf.arg(help_behavior_hint="")
 """Annotates a flag whose default is None: its text says what that means."""
+NUMBERS = ConstructorRegistry()
 WHOLE = r"(?:invalid literal for int|no type matching INT could be instantiated)"
 REWORDED = {
     rf"Error parsing ([^:]+): {WHOLE}[^'\[]*\[?('[^']*').*": r"\1 takes a whole number, got \2",
@@ -29,6 +30,30 @@ REWORDED = {
     r"Unrecognized options: (.*)": r"nothing takes \1",
 }
 """tyro's complaints -> ours."""
+
+
+@NUMBERS.primitive_rule
+def _int_rule(asked: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[int] | None:
+    """A flag that takes a whole number takes 1e6 too."""
+    if asked.type is not int:
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="INT",
+        instance_from_str=lambda words: _whole(words[0]),
+        is_instance=lambda value: isinstance(value, int),
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        with suppress(ValueError):
+            if (number := float(text)).is_integer():
+                return int(number)
+        raise
 
 
 def parse(
@@ -48,24 +73,17 @@ def parse(
         with redirect_stderr(said):
             return tyro.cli(
                 form,
-                args=[written_out(word) for word in arguments],
+                args=arguments,
                 prog=prog,
                 description=description,
                 default=default,
                 config=(tyro.conf.DisallowNone,),
+                registry=NUMBERS,
             )
     except SystemExit as stop:
         if not stop.code:
             raise
         raise UsageError(f"{_complaint(said.getvalue())}; `{prog} --help` explains") from None
-
-
-def written_out(word: str) -> str:
-    """1e6 as 1000000, so that it is a whole number."""
-    flag, value = re.fullmatch(r"(--[^=]*=)?(.*)", word, re.DOTALL).groups("")  # type: ignore[union-attr]
-    if re.fullmatch(r"\d+(\.\d+)?[eE]\+?\d{1,2}", value) and (number := Decimal(value)) == number.to_integral():
-        return f"{flag}{int(number)}"
-    return word
 
 
 def check_flag(word: str, known: list[str], prog: str) -> None:
