@@ -92,7 +92,7 @@ class Task(Facts):
     @property
     def bounds(self) -> tuple[Array, Array] | None:
         """(lowest, highest) actions, where there are bounds."""
-        simulator = self.simulator(1)
+        simulator: Any = self.simulator(1)
         return None if simulator is self else getattr(simulator, "bounds", None)  # a task may be its own simulator
 
     def rows(self, obs: Any) -> tuple[Array, bool]:
