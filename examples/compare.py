@@ -7,16 +7,18 @@
 `make run` runs this; `python examples/compare.py --help` shows what can be changed.
 """
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
 import numpy as np
-import tyro
 from rich.console import Console
 from rich.table import Table
 
 import quell
+from quell.cli import guarded
+from quell.commands.arguments import parse
 from quell.figures import curves
 from quell.stats import mean_std, probability_of_improvement
 
@@ -90,11 +92,14 @@ def learning(arguments: Arguments) -> None:
     print(f"figure       {figure}\nrun folders  {arguments.out / arguments.task}")
 
 
-def main(arguments: Arguments) -> None:
+def main(arguments: Arguments) -> int:
+    if min(arguments.seeds, arguments.steps, arguments.episodes) < 1:
+        raise quell.UsageError("--seeds, --steps and --episodes must be at least 1")
     if arguments.estimates:
         at_one_policy(arguments)
     learning(arguments)
+    return 0
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Arguments))
+    sys.exit(guarded(lambda: main(parse(Arguments, sys.argv[1:], prog="compare.py"))))

@@ -134,6 +134,7 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tyro.cli", parsed_only)
     monkeypatch.setattr("quell.api.start", understood)
     monkeypatch.setattr("quell.api.resume", understood)
+    monkeypatch.setattr("quell.commands.resume.find_run", Path)
     monkeypatch.setattr("quell.commands.resume.Run.open", lambda path: SomeRun())
     monkeypatch.setattr("quell.tasks.trusted", lambda name, horizon: quell.tasks.get("swimmer"))
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from quell import registry
+from quell import registry, zoo
 from quell.config import Config, Preset, changed, from_dict, replace
 from quell.errors import UsageError
 from quell.estimate import Problem
@@ -232,7 +232,7 @@ def resume(
             what = (
                 f"{', '.join(differing)} differ{'s' * (len(differing) == 1)} from what {str(path)!r} was trained with"
             )
-            raise UsageError(f"{what}; add --fork to continue in a new folder with the change")
+            raise UsageError(f"{what}; add `fork=True` to continue in a new folder with the change")
     with run.fork(wanted) as forked:
         return _go(wanted, forked, compute, progress, callbacks, log, resume=True, task=task)
 
@@ -271,13 +271,15 @@ def load(
     """A run's policy and history, from its newest intact checkpoint (or the newest up to iteration `at`).
 
     `checkpoint="best"` is the policy whose evaluation was best by then. `env` is the environment, if it is your own.
+    `zoo:NAME` is a policy that comes with quell.
     """
     if checkpoint not in get_args(Checkpoint):
-        raise UsageError(f"checkpoint is newest or best, not {checkpoint!r}")
-    run = Run.open(path)
+        raise UsageError(f"`checkpoint={checkpoint!r}` must be newest or best")
+    run = Run.open(zoo.located(path))
     saved = load_newest(run.checkpoints, at_most=at)
     if saved is None:
-        raise UsageError(f"{str(path)!r} has no intact checkpoint")
+        upto = "" if at is None else f" up to iteration {at}"
+        raise UsageError(f"{str(path)!r} has no intact checkpoint{upto}")
     arrays, facts = saved
     config, best = run.config, saved_best(arrays, facts)
     task = as_task(env, config.horizon) if env is not None else make_task(config)
@@ -289,6 +291,8 @@ def load(
     history = [row for row in run.metrics() if row["iteration"] <= chosen.iteration]
     stats = chosen.obs if config.normalise_obs else None
     policy = TrainedPolicy(make_policy(config, task), chosen.theta, stats, task)
+    if chosen.theta.shape != (policy.policy.dim,) or chosen.obs.total.shape != (task.obs_size,):
+        raise UsageError(f"{str(path)!r} does not hold a policy for {task.name!r} as its config.json describes it")
     score = best.score if best else math.nan
     return Result(run.path, config, chosen.iteration, chosen.steps, policy, history, checkpoint, score)
 
@@ -306,6 +310,6 @@ def evaluate(
     episodes, seed = registry.whole("episodes", episodes, least=1), registry.whole("seed", seed)
     compute = compute_for(engine, workers)
     problem = Problem(result.policy.policy, Unperturbed(), seed)
-    request = Episodes.unperturbed(0, episodes, Stream.FRESH, mean_action=mean_action)
     with make_engine(compute, result.task, problem, members=episodes) as running:
+        request = Episodes.unperturbed(0, episodes, Stream.FRESH, mean_action=mean_action)
         return running.rollout(result.theta, request, result.policy.obs_stats).copied()

@@ -8,15 +8,18 @@ import signal
 import sys
 import threading
 import warnings
+from collections.abc import Callable
 from types import FrameType
 
-from quell.errors import QuellError, did_you_mean
+from quell.errors import QuellError, as_flags, did_you_mean
 
 COMMANDS = {
     "train": "train a policy: quell train TASK --method cv",
     "resume": "continue a run from its newest checkpoint",
     "eval": "play many episodes with a run's policy and report the returns",
     "play": "film a run's policy (mp4 or gif)",
+    "runs": "list runs: how far each is, and what it reached",
+    "zoo": "trained policies that come with quell: quell play zoo:NAME",
     "benchmark": "methods side by side on many tasks",
     "tune": "search for a method's settings by a stated protocol",
     "variance": "measure gradient estimators side by side at a fixed policy",
@@ -56,12 +59,19 @@ def main(arguments: list[str] | None = None) -> int:
     command, *rest = arguments
     if command not in COMMANDS:
         return _fail(f"unknown command {command!r}{did_you_mean(command, COMMANDS)}; `quell --help` lists them", 2)
+    if "" in rest:
+        return _fail("an argument is empty: is a variable of the shell not set?", 2)
+    return guarded(lambda: int(importlib.import_module(f"quell.commands.{command}").main(rest)))
+
+
+def guarded(command: Callable[[], int]) -> int:
+    """A command's exit code; what goes wrong is said in one line, which speaks of flags."""
     warnings.showwarning = lambda message, *_: print(f"quell: warning: {message}", file=sys.stderr)
     _catch_termination()
     try:
-        return int(importlib.import_module(f"quell.commands.{command}").main(rest))
+        return command()
     except QuellError as error:
-        return _fail(str(error), error.exit_code)
+        return _fail(as_flags(str(error)), error.exit_code)
     except KeyboardInterrupt as error:
         number = getattr(error, "signal", signal.SIGINT)
         return _fail("interrupted; a run goes on from its last checkpoint with `quell resume RUN`", 128 + number)

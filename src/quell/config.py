@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from quell import registry
-from quell.errors import UsageError, did_you_mean
+from quell.errors import UsageError, did_you_mean, flag
 from quell.estimate import Estimator
 from quell.estimate.score import Score
 from quell.perturb.gaussian import Gaussian
@@ -27,6 +27,8 @@ from quell.update.first_order import Adam
 Preset = Literal["tuned", "paper"]
 STRATEGIES = ("policy", "directions", "estimator", "step")
 """The settings of a config that are strategies."""
+KEYWORDS = ("engine", "workers", "out", "name", "progress")
+"""What `quell.train` takes besides settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,9 +99,11 @@ class Config:
         if self.target is not None and not self.eval_every:
             raise UsageError("target is looked at in evaluations: eval_every must be at least 1")
         if self.shared_noise and not self.policy.stochastic:
-            raise UsageError("shared_noise is not read with a deterministic policy: it has no action noise")
+            raise UsageError("`shared_noise=True` is not read with a deterministic policy: it has no action noise")
         if self.shared_noise and self.shared_reset and not self.directions.sigma:
-            raise UsageError("with shared_noise and shared_reset the two unperturbed members of a pair are the same")
+            raise UsageError(
+                "`shared_noise=True` and `shared_reset=True`: the two unperturbed members of a pair are the same"
+            )
         return self
 
 
@@ -141,18 +145,19 @@ def replace(config: Config, changes: Mapping[str, Any], *, lenient: bool = False
 class Unread(UsageError):
     """The refusal of a setting that nothing chosen reads, with those that are read."""
 
-    def __init__(self, config: Config, name: str, *, flags: bool = False) -> None:
-        self.config, self.name = config, name
+    def __init__(self, config: Config, name: str, *, flags: bool = False, others: Iterable[str] = KEYWORDS) -> None:
+        self.config, self.name, self.others = config, name, others
         known = list(flatten(config))
         own = [key for key in known if "." in key]
-        spelled = (lambda key: "--" + key.replace("_", "-")) if flags else str
-        hint = did_you_mean(name, [*known, *(key.rpartition(".")[2] for key in known)])
+        spelled = flag if flags else str
+        shortened = (key.rpartition(".")[2] for key in known)
+        hint = did_you_mean(name, [*known, *shortened, *others], flag if flags else repr)
         listed = ", ".join(map(spelled, own))
         super().__init__(f"method {config.method!r} reads no setting {spelled(name)!r}{hint}; it reads: {listed}")
 
     def as_flag(self) -> Unread:
         """The same for the command line."""
-        return Unread(self.config, self.name, flags=True)
+        return Unread(self.config, self.name, flags=True, others=self.others)
 
 
 def parse_value(text: str) -> Any:
@@ -205,7 +210,23 @@ def check_run_name(name: str) -> str:
     return name
 
 
-def check_out(out: Path) -> Path:
+def check_file(path: Path, name: str, endings: tuple[str, ...] = ()) -> Path:
+    """A file to be written later, its folder made; a UsageError if it cannot be."""
+    if endings and path.suffix.lower() not in endings:
+        raise UsageError(f"`{name}={str(path)!r}` must end in {', '.join(endings[:-1])} or {endings[-1]}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        there = path.exists()
+        path.open("ab").close()
+        if not there:
+            path.unlink()
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"cannot write {str(path)!r}: {why}; choose another `{name}=...`") from None
+    return path
+
+
+def check_out(out: Path, name: str = "out") -> Path:
     """The run root, made if missing; a UsageError if nothing can be written there."""
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -213,5 +234,5 @@ def check_out(out: Path) -> Path:
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise UsageError(f"cannot write to {str(out)!r}: {error.strerror}; choose another folder with --out") from None
+        raise UsageError(f"cannot write to {str(out)!r}: {error.strerror}; choose another `{name}=...`") from None
     return out

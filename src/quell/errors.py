@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import os
+import re
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 
@@ -79,7 +83,39 @@ def require(extra: str, what: str) -> None:
         raise MissingExtra(extra, what)
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def require_memory(size: int, what: str) -> None:
+    """Raise UsageError where this machine, or the container that it is, has less; before anything is allocated."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    with suppress(OSError, ValueError):
+        limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    if size > min(limits):
+        raise UsageError(
+            f"{what} would take {size / 2**30:,.0f} GiB of memory, and there are {min(limits) / 2**30:.0f}"
+        )
+
+
+def as_flags(text: str) -> str:
+    """A message that speaks Python (`pairs=0`, `fork=True`), as the command line says it (`--pairs 0`, `--fork`)."""
+    return re.sub(r"`([a-z][\w.]*)=([^`]*)`", _as_flag, text)
+
+
+def _as_flag(match: re.Match[str]) -> str:
+    name, value = match[1].replace("_", "-"), match[2]
+    if value in ("True", "False"):
+        parents, dot, last = name.rpartition(".")
+        return f"`--{parents}{dot}{'' if value == 'True' else 'no-'}{last}`"
+    quoted = re.fullmatch(r"\(.*\)|'.*'", value)
+    flag = f"--{name}".replace("--task-settings.", "--task-settings ")
+    return f"`{flag} {value[1:-1].replace(',', '') if quoted else value}`"
+
+
+def flag(name: str) -> str:
+    """A setting's name on the command line."""
+    return "--" + name.replace("_", "-")
+
+
+def did_you_mean(word: str, known: Iterable[str], show: Callable[[str], str] = repr) -> str:
     """' (did you mean ...?)' when something close is known, else ''."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+    names = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(word.lower(), names, n=1)
+    return f" (did you mean {show(names[close[0]])}?)" if close else ""

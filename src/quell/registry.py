@@ -52,7 +52,7 @@ class Range:
 
     def complaint(self, value: float) -> str | None:
         if not math.isfinite(value):
-            return f"must be a finite number, got {value}"
+            return "must be a finite number"
         for wrong, words, bound in (
             (value < self.low, "at least", self.low),
             (value > self.high, "at most", self.high),
@@ -60,7 +60,7 @@ class Range:
             (value >= self.below, "less than", self.below),
         ):
             if wrong:
-                return f"must be {words} {bound:g}, got {value}"
+                return f"must be {words} {bound:g}"
         return None
 
 
@@ -182,7 +182,7 @@ def whole(name: str, value: Any, least: int = 0) -> int:
     """A whole number, at least `least`, from whatever stands for one."""
     number = plain(value, whole=True)
     if complaint := _type_complaint(number, int) or Range(low=least).complaint(number):
-        raise UsageError(f"{name} {complaint}")
+        raise UsageError(f"`{name}={value!r}` {complaint}")
     return int(number)
 
 
@@ -199,14 +199,14 @@ def check(owner: Any, prefix: str = "") -> None:
         bare = get_args(hint)[0] if bounds else hint
         complaint = _type_complaint(value, bare) or (bounds.complaint(value) if bounds and value is not None else None)
         if complaint:
-            raise UsageError(f"{dotted} {complaint}")
+            raise UsageError(f"`{dotted}={value!r}` {complaint}")
     if callable(own := getattr(owner, "check", None)):
         own()
 
 
 def _check_strategy(kind: str, value: Any, dotted: str) -> None:
     if not is_strategy(value):
-        raise UsageError(f"{dotted} must be one of {', '.join(table(kind))}, or an object of that kind, got {value!r}")
+        raise UsageError(f"`{dotted}={value!r}` must be one of {', '.join(table(kind))}, or an object of that kind")
     if not isinstance(value, Elsewhere):
         ours = table(kind).get(name_of(value), type(value))
         if ours is not type(value):
@@ -219,12 +219,12 @@ def _type_complaint(value: Any, hint: Any) -> str | None:
     if options:
         if value in options:
             return None
-        return f"must be one of {', '.join(options)}, got {value!r}{did_you_mean(str(value), options)}"
+        return f"must be one of {', '.join(options)}{did_you_mean(str(value), options)}"
     if get_origin(hint) is UnionType:  # of something and None
         return None if value is None else _type_complaint(value, get_args(hint)[0])
     if get_origin(hint) is tuple:
         if not isinstance(value, tuple):
-            return f"must be a list, got {value!r}"
+            return "must be a list"
         return next((bad for item in value if (bad := _type_complaint(item, get_args(hint)[0]))), None)
     number = isinstance(value, int | float) and not isinstance(value, bool)
     wrong = {
@@ -233,7 +233,7 @@ def _type_complaint(value: Any, hint: Any) -> str | None:
         bool: ("true or false", not isinstance(value, bool)),
         str: ("text", not isinstance(value, str)),
     }.get(hint)
-    return f"must be {wrong[0]}, got {value!r}" if wrong and wrong[1] else None
+    return f"must be {wrong[0]}" if wrong and wrong[1] else None
 
 
 def is_plain(value: Any) -> bool:

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from quell.errors import UsageError
+from quell.errors import UsageError, require_memory
 
 Array = NDArray[np.float64]
 
@@ -180,8 +180,7 @@ def simulate(
     with Y = X - RE, whose error is the delta method's. `alpha` is drawn when not given.
     """
     _check(d, n, rho)
-    if repeats < 2:
-        raise UsageError(f"a standard error needs at least 2 repeats, not {repeats}")
+    check_simulation(d, n, repeats)
     alpha = rng.standard_normal(d) if alpha is None else np.asarray(alpha, dtype=float)
     if alpha.shape != (d,) or not alpha.any():
         raise UsageError(f"alpha must be {d} numbers, not all zero")
@@ -194,6 +193,14 @@ def simulate(
     variances = {"es": es, "ortho": ortho, "re": re, "cv": cv, "ortho_cv": ortho_cv}
     etas = {"eta": _ratio(-xy, yy), "ortho_eta": _ratio(-ortho_xy, ortho_yy)}
     return Simulated(**{name: _mean(errors) for name, errors in variances.items()}, **etas)
+
+
+def check_simulation(d: int, n: int, repeats: int) -> None:
+    """Raise UsageError if `simulate` would not give an error, or not fit into memory."""
+    if repeats < 2:
+        raise UsageError(f"a standard error needs at least 2 repeats, not {repeats}")
+    numbers = max(_CHUNK, n * d) + 2 * repeats
+    require_memory(64 * numbers, f"simulating `d={d}` and `n={n}` {repeats:,} times")
 
 
 def table(
@@ -216,10 +223,11 @@ def table(
 
 
 def _check(d: int, n: int, rho: float) -> None:
-    if d < 1 or n < 1:
-        raise UsageError(f"d and n must be at least 1, not {d} and {n}")
-    if not (0 < rho < math.inf):
-        raise UsageError(f"rho must be positive and finite, not {rho}: without action noise there is no RE")
+    for name, value in (("d", d), ("n", n)):
+        if not 1 <= value <= 10**15:
+            raise UsageError(f"`{name}={value}` must be at least 1, and at most 10**15")
+    if not 1e-50 <= rho <= 1e50:
+        raise UsageError(f"`rho={rho}` must lie between 1e-50 and 1e50: without action noise there is no RE")
 
 
 def _orthogonalise(noise: Array) -> Array:

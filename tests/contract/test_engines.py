@@ -88,7 +88,7 @@ def test_the_map_on_the_cpu_agrees_to_single_precision(expected: tuple[str, str,
 
 @pytest.mark.parametrize("name", registry.table("engine"))
 def test_its_settings_are_checked(name: str) -> None:
-    with pytest.raises(UsageError, match="workers must be at least 1"):
+    with pytest.raises(UsageError, match="`workers=0` must be at least 1"):
         registry.make("engine", name, {"workers": 0}).validate()
     with pytest.raises(UsageError, match=r"engine.wokers.*did you mean 'workers'"):
         registry.make("engine", name, {"wokers": 1})

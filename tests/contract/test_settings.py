@@ -183,7 +183,7 @@ def test_a_setting_of_value_functions_needs_one() -> None:
         make_config("lqr", "cv", "paper", {"value_decay": 0.5}).validate()
     with pytest.raises(UsageError, match="shrinkage is read only with"):
         make_config("lqr", "cv", "paper", {"coefficients": "moments", "per": "layer", "shrinkage": 3.0}).validate()
-    with pytest.raises(UsageError, match="shared_noise is not read"):
+    with pytest.raises(UsageError, match="`shared_noise=True` is not read"):
         make_config("lqr", "det", "paper", {"shared_noise": True}).validate()
 
 

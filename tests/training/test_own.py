@@ -133,7 +133,7 @@ def test_a_subclass_is_not_its_parent(tmp_path: Path) -> None:
     assert result.config.estimator.name == "Unnamed"
     with pytest.raises(UsageError, match="quell has a 'score' of its own; give yours another `name`"):
         quell.train("lqr-302", method="es", estimator=Impostor(), out=tmp_path, **SHORT)
-    with pytest.raises(UsageError, match=r"estimator must be one of .*, score, .*, or an object of that kind"):
+    with pytest.raises(UsageError, match=r"`estimator=.*` must be one of .*, score, .*, or an object of that kind"):
         quell.train("lqr-302", method="es", estimator=Unnamed, out=tmp_path, **SHORT)
 
 
@@ -152,7 +152,7 @@ def test_own_settings_are_set_by_name_and_checked(tmp_path: Path) -> None:
     settings = {**SHORT, "out": tmp_path, "method": "es", "estimator": Halved()}
     result = quell.train("lqr-302", factor=0.25, **settings)
     assert json.loads((result.path / "config.json").read_text())["estimator"]["factor"] == 0.25
-    with pytest.raises(UsageError, match=r"estimator.factor must be greater than 0"):
+    with pytest.raises(UsageError, match=r"`estimator.factor=.*` must be greater than 0"):
         quell.train("lqr-302", factor=-1.0, **settings)
     with pytest.raises(UsageError, match=r"no setting 'gamma'.*estimator.factor"):
         quell.train("lqr-302", gamma=0.9, **settings)

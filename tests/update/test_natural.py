@@ -82,3 +82,16 @@ def test_nothing_to_go_by_is_no_step(gradient: Array) -> None:
     where, step = context(GAUSSIAN), Natural()
     moved, _, _ = step.step(where.theta, gradient.astype(np.float32), step.init(GAUSSIAN, where.theta), where)
     assert (moved == where.theta).all()
+
+
+def test_states_too_large_to_square_are_no_step() -> None:
+    """The trainer sees that theta is not finite, skips the step and counts it; what was known stays."""
+    policy = Policy(2, 1, hidden=(4,), activation="relu")
+    theta = policy.init(np.random.default_rng(0))
+    step = Natural()
+    state = step.init(policy, theta)
+    context = Context(policy, 0, 1000, theta, np.full((8, 2), 1e30, np.float32))
+    with np.errstate(all="ignore"):
+        moved, following, _ = step.step(theta, np.ones_like(theta), state, context)
+    assert not np.isfinite(moved).any()
+    assert following is state

@@ -1,8 +1,7 @@
 """Methods side by side on many tasks, with their tuned settings, from records alone.
 
 A score is the mean return of the final policy's mean actions over fresh episodes; a cell its mean and standard
-deviation over seeds. P(above) compares raw scores seed by seed, with a bootstrap interval; a verdict needs one that
-does not contain a half.
+deviation over seeds. Who is above whom is told by raw scores, seed against seed (`quell.stats.verdict`).
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import numpy as np
 
 from quell.campaign.estimate import read_timings
 from quell.runs.record import Record
-from quell.stats import Interval, mean_std, probability_of_improvement
+from quell.stats import mean_std, verdict
 from quell.terminal.numbers import score, steps
 
 Grid = dict[str, dict[str, list[Record]]]
@@ -34,23 +33,6 @@ def scores(runs: Sequence[Record]) -> list[float]:
     return [float(np.mean(run.final["mean_action"])) for run in runs]
 
 
-def above(row: Mapping[str, Sequence[Record]], method: str, other: str) -> Interval | None:
-    """P(a seed of `method` ends above one of `other`); None where one of them has no two seeds."""
-    if any(len(row.get(name, ())) < 2 for name in (method, other)):
-        return None
-    pair = [{"task": scores(row[name])} for name in (method, other)]
-    return probability_of_improvement(pair[0], pair[1], np.random.default_rng(0))
-
-
-def verdict(probability: Interval | None) -> str:
-    """What the interval allows to say."""
-    if probability is None:
-        return "too few seeds"
-    if probability.low > 0.5:
-        return "above"
-    return "below" if probability.high < 0.5 else "not resolved"
-
-
 def table(
     found: Grid,
     methods: Sequence[str],
@@ -58,32 +40,72 @@ def table(
     seconds: Mapping[tuple[str, str], float],
     published: Mapping[str, Mapping[str, str]],
 ) -> str:
-    """As Markdown: scores of the methods, the first against each other one, time, and what others have published."""
-    first, *others = methods
-    heads = ["task", "steps", "seeds", *(name.upper() for name in methods)]
-    heads += [f"P({first.upper()} above {name.upper()})" for name in others] + ["seconds", *published]
-    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    """As Markdown: scores, beside what others published; the first method against each other one; seconds."""
+    parts = [_scores(found, methods, published), _chances(found, methods), _seconds(found, methods, seconds)]
+    return "\n".join(parts)
+
+
+def _scores(found: Grid, methods: Sequence[str], published: Mapping[str, Mapping[str, str]]) -> str:
+    """The best of a row in bold, with all that seeds do not tell from it; last the mean rank over the tasks."""
+    rows = []
     for task, row in found.items():
-        counts = sorted({len(row[name]) for name in methods if name in row})
+        known = {name: scores(row[name]) for name in methods if name in row}
+        best = max(known, key=lambda name: float(np.mean(known[name])))
         cells = [task, steps(max(run.config.steps for runs in row.values() for run in runs))]
-        cells += [str(counts[0]) if len(counts) == 1 else f"{counts[0]}-{counts[-1]}"]
-        cells += [_cell(row.get(name, ())) for name in methods]
+        for name in methods:
+            text = _cell(known.get(name, []))
+            leads = name == best or (name in known and verdict(known[best], known[name])[1] == "not resolved")
+            cells.append(f"**{text}**" if leads else text)
+        rows.append([*cells, *(other.get(task, "") for other in published.values())])
+    ranks = mean_ranks(found, methods)
+    rows.append(["mean rank", "", *(f"{ranks[name]:.1f}" if name in ranks else "" for name in methods)])
+    rows[-1] += [""] * len(published)
+    return _markdown(["task", "steps", *map(str.upper, methods), *published], rows)
+
+
+def _chances(found: Grid, methods: Sequence[str]) -> str:
+    first, *others = methods
+    rows = []
+    for task, row in found.items():
+        cells = [task]
         for name in others:
-            chance = above(row, first, name)
-            shown = "" if chance is None else f"{chance.value:.2f} [{chance.low:.2f}, {chance.high:.2f}], "
-            cells.append(shown + verdict(chance) if name in row else "")
-        times = [f"{seconds[task, name]:.0f}" if (task, name) in seconds else "–" for name in methods if name in row]
-        lines.append(
-            "| " + " | ".join([*cells, " / ".join(times), *(p.get(task, "") for p in published.values())]) + " |"
-        )
-    return "\n".join(lines) + "\n"
+            if first in row and name in row:
+                chance, said = verdict(scores(row[first]), scores(row[name]))
+                shown = "" if chance is None else f"{chance.value:.2f} [{chance.low:.2f}, {chance.high:.2f}], "
+                cells.append(shown + said)
+            else:
+                cells.append("")
+        rows.append(cells)
+    return _markdown(["task", *(f"P({first.upper()} above {name.upper()})" for name in others)], rows)
 
 
-def _cell(runs: Sequence[Record]) -> str:
-    if not runs:
+def _seconds(found: Grid, methods: Sequence[str], seconds: Mapping[tuple[str, str], float]) -> str:
+    rows = [[task, *(f"{seconds[task, m]:.0f}" if (task, m) in seconds else "" for m in methods)] for task in found]
+    return _markdown(["task", *(f"{name.upper()}, s" for name in methods)], rows)
+
+
+def mean_ranks(found: Grid, methods: Sequence[str]) -> dict[str, float]:
+    """1 is best, ties share; over the tasks that all of the methods there are have been run on."""
+    from scipy.stats import rankdata
+
+    present = [name for name in methods if any(name in row for row in found.values())]
+    complete = [row for row in found.values() if all(name in row for name in present)]
+    if not complete:
+        return {}
+    ranks = [rankdata([-np.mean(scores(row[name])) for name in present]) for row in complete]
+    return dict(zip(present, np.mean(ranks, axis=0), strict=True))
+
+
+def _cell(values: Sequence[float]) -> str:
+    if not values:
         return ""
-    found = mean_std(scores(runs))
-    return score(found.mean) + (f" ± {score(found.std)}" if len(runs) > 1 else "")
+    found = mean_std(values)
+    return score(found.mean) + (f" ± {score(found.std)} ({len(values)})" if len(values) > 1 else "")
+
+
+def _markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"
 
 
 def median_seconds(folder: Path) -> dict[tuple[str, str], float]:

@@ -50,10 +50,12 @@ class Search:
         space = get_method(self.method).space
         if not space:
             raise UsageError(f"method {self.method!r} has nothing to tune")
-        rng = np.random.default_rng(0)
-        drawn = [{name: values[rng.integers(len(values))] for name, values in space.items()} for _ in range(1000)]
-        distinct = [dict(items) for items in dict.fromkeys(tuple(one.items()) for one in drawn)]
-        return [{}, *distinct][: self.trials]
+        if self.trials > (most := 1 + math.prod(map(len, space.values()))):
+            raise UsageError(f"`trials={self.trials}`: method {self.method!r} has {most} settings to try, no more")
+        rng, distinct = np.random.default_rng(0), dict[tuple[Any, ...], None]()
+        while len(distinct) < self.trials - 1:
+            distinct[tuple((name, values[rng.integers(len(values))]) for name, values in space.items())] = None
+        return [{}, *map(dict, distinct)]
 
     @property
     def folder(self) -> Path:

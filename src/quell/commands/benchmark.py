@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-import tyro
-
+from quell.commands.arguments import UNSET, parse
 from quell.config import check_out
 from quell.errors import UsageError, require
 from quell.rollout import default_workers
@@ -30,7 +30,7 @@ PEERS = {
 class Arguments:
     tasks: tuple[str, ...] = TASKS
     """`quell tasks` lists them."""
-    methods: tuple[str, ...] = ("cv", "es")
+    methods: tuple[str, ...] = ("cv", "es", "ars", "ppo", "trpo")
     """The first is compared with each of the others."""
     seeds: int = 5
     """Seeds 0 to SEEDS-1."""
@@ -38,7 +38,7 @@ class Arguments:
     """Environment steps of each run."""
     episodes: int = 20
     """Episodes of each final evaluation."""
-    jobs: int | None = None
+    jobs: Annotated[int | None, UNSET] = None
     """Runs at a time, one process each; by default one per core."""
     out: Path = Path("results/benchmark")
     """Where records, table and figure go."""
@@ -49,11 +49,13 @@ class Arguments:
 
 
 def main(arguments: list[str]) -> int:
-    parsed = tyro.cli(Arguments, args=arguments, prog="quell benchmark", description=DESCRIPTION)
+    parsed = parse(Arguments, arguments, prog="quell benchmark", description=DESCRIPTION)
     for name in ("seeds", "steps", "episodes", "jobs"):
         value = getattr(parsed, name)
         if value is not None and value < 1:
-            raise UsageError(f"--{name} must be at least 1, got {value}")
+            raise UsageError(f"--{name} {value} must be at least 1")
+    if not (parsed.tasks and parsed.methods):
+        raise UsageError("--tasks and --methods need at least one name each")
     require("plot", "the benchmark's figure")
     failed = [] if parsed.render else _train(parsed)
     for message in failed:
@@ -79,13 +81,13 @@ def _train(parsed: Arguments) -> list[str]:
         job.check()
     due = [job for job in jobs if not job.done]
     check_out(parsed.out)
-    check_out(parsed.runs)
+    check_out(parsed.runs, "runs")
     outcomes = Runner(parsed.jobs or default_workers(), CampaignDisplay({job.title: 1.0 for job in due})).run(due)
     return [f"{outcome.job.title}: {outcome.message}" for outcome in outcomes if outcome.status == "failed"]
 
 
 def render(out: Path, methods: tuple[str, ...]) -> str:
-    """table.md and curves.png from the records in a folder; the table."""
+    """table.md and the curves, against steps and against seconds, from the records in a folder; the table."""
     from quell.campaign.benchmark import grid, median_seconds, table
     from quell.figures.runs import curve_panels
     from quell.paper.published import score
@@ -96,7 +98,10 @@ def render(out: Path, methods: tuple[str, ...]) -> str:
         raise UsageError(f"{str(out)!r} holds no records of runs; `quell benchmark` makes some")
     paper = {task: text for task in found if (text := score(task, "cv"))}
     published = {"the paper's CV, 2e7": paper, **PEERS}
-    text = table(found, methods, seconds=median_seconds(out), published=published)
+    seconds = median_seconds(out)
+    text = table(found, methods, seconds=seconds, published=published)
     (out / "table.md").write_text(text)
-    curve_panels({task: dict(row) for task, row in found.items()}, out / "curves.png")
+    panels = {task: {name: row[name] for name in methods if name in row} for task, row in found.items()}
+    curve_panels(panels, out / "curves.png", upper=True)
+    curve_panels(panels, out / "seconds.png", upper=True, seconds=seconds)
     return text

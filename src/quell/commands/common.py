@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
-from quell import tasks
+from quell import tasks, zoo
 from quell.api import Result
-from quell.errors import UsageError
+from quell.errors import QuellError, UsageError
 from quell.runs import Run
+from quell.runs.find import newest
 from quell.tasks.base import Task
 
 
@@ -30,11 +32,22 @@ def take_trusted(arguments: list[str], horizon: int | None = None) -> tuple[Task
     return None, arguments
 
 
+def find_run(path: Path | str) -> Path:
+    """The run that was meant: a folder, the newest run below one (and says which), or `zoo:NAME`."""
+    folder = zoo.located(path)
+    run, count = newest(folder)
+    if run != folder:
+        print(f"the newest of {count} run{'s' * (count > 1)} in {path}: {run}", file=sys.stderr)
+    return run
+
+
 def run_horizon(arguments: list[str]) -> int | None:
-    """The horizon that the run folder among the arguments records, for an environment that must be made again."""
-    for word in arguments:
-        if (Path(word) / "config.json").is_file():
-            return Run.open(word).config.horizon
+    """The horizon that the run among the arguments records, for an environment that must be made again."""
+    trusting = any(word.startswith("--trust-import") for word in arguments)
+    for word in arguments if trusting else ():
+        with suppress(QuellError, OSError):
+            if not word.startswith("-"):
+                return Run.open(newest(zoo.located(word))[0]).config.horizon
     return None
 
 
@@ -77,4 +90,5 @@ def stopped(result: Result) -> int:
 
 
 def _eval(result: Result, name: str) -> str:
-    return f"{result.last(name):10.1f} ± {result.last(f'{name}_std'):.1f}"
+    value, spread = result.last(name), result.last(f"{name}_std")
+    return f"{value:10.1f} ± {spread:.1f}" if abs(value) < 1e7 else f"{value:10.3g} ± {spread:.3g}"

@@ -10,8 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-import tyro
-
+from quell.commands.arguments import parse
 from quell.errors import EXTRAS, QuellError
 from quell.rollout import default_workers
 
@@ -27,7 +26,7 @@ class Arguments:
 
 
 def main(arguments: list[str]) -> int:
-    tyro.cli(Arguments, args=arguments, prog="quell doctor")
+    parse(Arguments, arguments, prog="quell doctor")
     print(f"python {sys.version.split()[0]}, {default_workers()} cores")
     healthy = True
     for package in CORE:

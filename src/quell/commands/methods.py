@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import tyro
-
 from quell import registry
+from quell.commands.arguments import parse
 from quell.training.methods import METHODS
 
 
@@ -16,7 +15,7 @@ class Arguments:
 
 
 def main(arguments: list[str]) -> int:
-    tyro.cli(Arguments, args=arguments, prog="quell methods")
+    parse(Arguments, arguments, prog="quell methods")
     width = max(map(len, METHODS))
     for name, method in METHODS.items():
         print(f"{name:<{width}}  {method.summary}")

@@ -12,6 +12,7 @@ import tyro
 from quell.campaign.estimate import known_speeds, makespan, seconds_of
 from quell.campaign.plan import Budget, Job, plan
 from quell.campaign.runner import Outcome, Runner
+from quell.commands.arguments import UNSET, parse
 from quell.config import Preset, check_out
 from quell.errors import UsageError, did_you_mean, require
 from quell.paper import theorem
@@ -39,7 +40,7 @@ Entries share runs. Records, tables and figures go to OUT/<preset>-<budget>/."""
 
 @dataclass(frozen=True)
 class Arguments:
-    entry: Annotated[str, tyro.conf.Positional]
+    entry: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENTRY")]
     """The table or figure."""
     tasks: tuple[str, ...] = ()
     """These tasks instead of the paper's."""
@@ -55,7 +56,7 @@ class Arguments:
     """paper: the paper's settings exactly. tuned: ours."""
     episodes: int = 20
     """Episodes of the final evaluation (each with sampled and mean actions, and untrained)."""
-    jobs: int | None = None
+    jobs: Annotated[int | None, UNSET] = None
     """Runs at a time, one process each; by default one per core."""
     out: Path = Path("results/paper")
     """Where records, tables and figures go."""
@@ -66,7 +67,7 @@ class Arguments:
 
 
 def main(arguments: list[str]) -> int:
-    parsed = tyro.cli(Arguments, args=arguments, prog="quell paper", description=DESCRIPTION)
+    parsed = parse(Arguments, arguments, prog="quell paper", description=DESCRIPTION)
     _check(parsed)
     if parsed.entry == "render":
         return _told(render_all(parsed.out))
@@ -84,7 +85,7 @@ def main(arguments: list[str]) -> int:
         return _conclude(jobs, [])
     require("plot", "figures")  # complain before the first run, not after the last
     check_out(parsed.out)
-    check_out(parsed.runs)
+    check_out(parsed.runs, "runs")
     return _conclude(jobs, Runner(count, CampaignDisplay(seconds)).run(due))
 
 
@@ -95,7 +96,7 @@ def _check(parsed: Arguments) -> None:
         raise UsageError(f"unknown entry {parsed.entry!r}{hint}; there are: {', '.join(known)}")
     for name, value in (("seeds", parsed.seeds), ("episodes", parsed.episodes), ("jobs", parsed.jobs)):
         if value is not None and value < 1:
-            raise UsageError(f"--{name} must be at least 1, got {value}")
+            raise UsageError(f"--{name} {value} must be at least 1")
 
 
 def _plan(parsed: Arguments) -> list[Job]:

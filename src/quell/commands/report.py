@@ -8,7 +8,8 @@ from typing import Annotated
 
 import tyro
 
-from quell.errors import UsageError
+from quell.commands.arguments import parse
+from quell.config import check_file
 from quell.paper.published import LABELS
 from quell.paper.render import html_tables
 from quell.report.build import build, check_videos
@@ -25,18 +26,16 @@ class Arguments:
     out: Path = Path("report.html")
     """The page."""
     title: str = "quell report"
+    """Of the page."""
     video: tuple[Path, ...] = ()
     """Films to put into the page (mp4, webm or gif), such as `quell play` makes."""
 
 
 def main(arguments: list[str]) -> int:
-    parsed = tyro.cli(Arguments, args=arguments, prog="quell report", description=DESCRIPTION)
+    parsed = parse(Arguments, arguments, prog="quell report", description=DESCRIPTION)
     check_videos(parsed.video)
+    check_file(parsed.out, "out")
     page = build(parsed.paths, title=parsed.title, videos=parsed.video, labels=LABELS, tables=html_tables)
-    try:
-        parsed.out.parent.mkdir(parents=True, exist_ok=True)
-        parsed.out.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {str(parsed.out)!r}: {error.strerror}; choose another --out") from None
+    parsed.out.write_text(page, encoding="utf-8")
     print(f"{parsed.out} ({len(page.encode()) / 1e6:.1f} MB)")
     return 0

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from quell.commands.common import report, run_horizon, stopped, take_trusted
+from quell import zoo
+from quell.commands.common import find_run, report, run_horizon, stopped, take_trusted
 from quell.commands.settings import ResumeFlags, as_flags, parse, take_choices
 from quell.config import changed, flatten, replace
 from quell.errors import UsageError
@@ -12,8 +11,11 @@ from quell.runs import Run
 from quell.training.methods import make_config
 
 PROG = "quell resume RUN"
-DESCRIPTION = """Continue RUN bit for bit as if it had never stopped. --steps extends it. Settings that would change its
-course need --fork, which continues in a new folder. The defaults below are the run's own."""
+DESCRIPTION = """Continue RUN (a run folder, or the newest run in a folder) bit for bit as if it had never stopped.
+--steps extends it. Settings that would change its course need --fork, which continues in a new folder.
+"""
+OWN = "The defaults below are the run's own."
+EXAMPLE = "The defaults below are halfcheetah's, as an example: `quell resume RUN --help` shows the run's own."
 
 
 def main(arguments: list[str]) -> int:
@@ -21,13 +23,15 @@ def main(arguments: list[str]) -> int:
     if not arguments or (arguments[0].startswith("-") and not {"-h", "--help"} & set(arguments)):
         raise UsageError("which run? `quell resume RUN [options]`")
     if arguments[0] in ("-h", "--help"):
-        parse(["--help"], make_config("halfcheetah"), "cpu", ResumeFlags, prog=PROG, description=DESCRIPTION)
-    run = Run.open(Path(arguments[0]))
+        parse(["--help"], make_config("halfcheetah"), "cpu", ResumeFlags, prog=PROG, description=DESCRIPTION + EXAMPLE)
+    if arguments[0].startswith(zoo.PREFIX):
+        raise UsageError(f"{arguments[0]} is a policy without the state of its training: it can be played, not resumed")
+    run = Run.open(find_run(arguments[0]))
     choices, rest = take_choices(arguments[1:])
     engine = choices.pop("engine", "cpu")
     with as_flags():
         default = replace(run.config, choices)
-    config, compute, others = parse(rest, default, engine, ResumeFlags, prog=PROG, description=DESCRIPTION)
+    config, compute, others = parse(rest, default, engine, ResumeFlags, prog=PROG, description=DESCRIPTION + OWN)
     after = flatten(config)
     settings = {name: after[name] for name in changed(run.config, config) if name in after}
 

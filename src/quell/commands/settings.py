@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,9 +12,26 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from quell import registry
-from quell.config import Config, Unread, flatten, full_name
+from quell.commands.arguments import UNSET
+from quell.commands.arguments import parse as plain_parse
+from quell.config import STRATEGIES, Config, Unread, flatten, full_name
 from quell.errors import UsageError, did_you_mean
 from quell.rollout import Compute
+
+Field = tuple[str, Any, Any]
+"""As `make_dataclass` takes it."""
+GROUPS = {
+    "common": ("steps", "seed", "method", "preset"),
+    "batch": ("pairs", "batch_steps", "shared_reset", "shared_noise", "normalise_obs"),
+    "episode": ("horizon", "task_settings"),
+}
+"""What `--help` shows together, the most used first; a config's other settings are about saving."""
+TITLES = {
+    "common": "What is trained, and for how long.",
+    "batch": "What an iteration plays.",
+    "episode": "What an episode is.",
+    "saving": "What is measured and kept on the way.",
+}
 
 
 def peek(arguments: list[str], flag: str) -> str | None:
@@ -63,12 +79,23 @@ def parse(
     arguments = [_spelled_out(word, default, engine, shared) for word in arguments]
     if {"-h", "--help"} & set(arguments):
         description += "\n\n" + _choices(default)
-    forms = {"config": _form(default), "compute": _form(compute), "others": others()}
-    flat = [(name, Annotated[type(form), tyro.conf.arg(name="")]) for name, form in forms.items()]
-    whole = dataclasses.make_dataclass("Arguments", flat)
-    parsed = tyro.cli(whole, args=arguments, default=whole(**forms), prog=prog, description=description)
-    config = registry.replace(default, _read(parsed.config, default)).validate()
-    return config, registry.replace(compute, _read(parsed.compute, compute)), vars(parsed.others)
+    fields = _fields(default)
+    plain = [name for name in fields if name not in STRATEGIES]
+    rest = tuple(name for name in plain if not any(name in own for own in GROUPS.values()))
+    groups = {**GROUPS, "saving": rest}
+    forms = {group: _dataclass(group, [fields[name] for name in own]) for group, own in groups.items()}
+    forms = {"common": forms.pop("common"), "others": others(), **forms, "engine": _form(compute)}
+    flat = [_field(name, Annotated[type(form), _nameless(name)], form) for name, form in forms.items()]
+    nested = [fields[name] for name in fields if name not in plain]
+    whole = dataclasses.make_dataclass("Arguments", [*flat, *nested])
+    parsed: Any = plain_parse(whole, arguments, prog=prog, description=description, default=whole())
+    changes: dict[str, Any] = {}
+    for group in groups:
+        changes |= _read(getattr(parsed, group), default)
+    for name, *_ in nested:
+        changes |= _read(getattr(parsed, name), getattr(default, name), f"{name}.")
+    config = registry.replace(default, changes).validate()
+    return config, registry.replace(compute, _read(parsed.engine, compute)), vars(parsed.others)
 
 
 def _spelled_out(word: str, config: Config, engine: str, shared: set[str]) -> str:
@@ -87,7 +114,7 @@ def _spelled_out(word: str, config: Config, engine: str, shared: set[str]) -> st
                 raise UsageError(
                     f"engine {engine!r} reads no setting --{flag}; it reads: {own} (--engine chooses another)"
                 )
-            raise Unread(config, name, flags=True)
+            raise Unread(config, name, flags=True, others=shared)
         parents, _, last = positive.rpartition(".")
         full = ".".join(filter(None, (parents, f"no_{last}")))
     return f"--{full.replace('_', '-')}{equals}{value}"
@@ -97,24 +124,45 @@ def _of_engine(engine: str) -> list[str]:
     return [item.name for item in dataclasses.fields(registry.table("engine")[engine])]
 
 
+def _nameless(group: str) -> Any:
+    """What leaves a group's name out of its flags; the first two are shown without a group."""
+    return tyro.conf.arg(name="") if group in ("common", "others") else tyro.conf.OmitArgPrefixes
+
+
 def _form(owner: Any) -> Any:
-    """A dataclass for tyro, with the settings of a config or strategy as they are chosen."""
+    """A dataclass for tyro, with the settings of a strategy as they are chosen."""
+    text = f"{registry.name_of(owner)}: {(type(owner).__doc__ or '').partition(chr(10))[0]}"
+    return _dataclass(type(owner).__name__, _fields(owner).values(), text)
+
+
+def _dataclass(name: str, fields: Iterable[Field], text: str | None = None) -> Any:
+    form = dataclasses.make_dataclass(name, fields, kw_only=True)
+    form.__doc__ = text or TITLES[name]
+    return form()
+
+
+def _field(name: str, kind: Any, value: Any) -> Field:
+    return name, kind, field(default_factory=lambda: value)  # it may be a dictionary or dataclass
+
+
+def _fields(owner: Any) -> dict[str, Field]:
+    """All settings of a config or strategy, by name."""
     texts, hints = registry.help_texts(type(owner)), registry.hints(type(owner))
-    fields: list[tuple[str, Any, Any]] = []
+    fields: dict[str, Field] = {}
     for name, value in registry.settings_of(owner).items():
+        hint: Any = hints[name]
+        more: dict[str, Any] = {}
         if registry.is_strategy(value):
             if isinstance(value, registry.Elsewhere) or not dataclasses.fields(value):
                 continue
             value = _form(value)
-            hints = {**hints, name: type(value)}
+            hint = type(value)
         elif name == "task" and isinstance(owner, Config):
             continue
-        start = field(default_factory=functools.partial(lambda v: v, value))  # it may be a dictionary or dataclass
-        fields.append((name, Annotated[hints[name], tyro.conf.arg(help=texts.get(name, ""))], start))
-    form = dataclasses.make_dataclass(type(owner).__name__, fields, kw_only=True)
-    title = f"{registry.name_of(owner)}: " if hasattr(owner, "name") else ""
-    form.__doc__ = title + (type(owner).__doc__ or "").partition("\n")[0]
-    return form()
+        elif not value and not isinstance(value, bool | int | float):
+            more = {"help_behavior_hint": ""}  # the text says what nothing stands for
+        fields[name] = _field(name, Annotated[hint, tyro.conf.arg(help=texts.get(name, ""), **more)], value)
+    return fields
 
 
 def _read(form: Any, owner: Any, prefix: str = "") -> dict[str, Any]:
@@ -144,7 +192,7 @@ class TrainFlags:
 
     out: Path = Path("runs")
     """Where run folders are made."""
-    name: str | None = None
+    name: Annotated[str | None, UNSET] = None
     """Name of the run folder instead of <seed>-<time>."""
     log: tuple[Literal["wandb", "mlflow"], ...] = ()
     """Trackers to tell besides; each needs its extra."""

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import tyro
 
+from quell.commands.arguments import parse
 from quell.errors import EXTRAS
 from quell.tasks import Task, get, names
 from quell.terminal.tables import show
@@ -22,7 +23,7 @@ class Arguments:
 
 
 def main(arguments: list[str]) -> int:
-    parsed = tyro.cli(Arguments, args=arguments, prog="quell tasks")
+    parsed = parse(Arguments, arguments, prog="quell tasks")
     tasks = [get(name) for name in parsed.tasks or names()]
     show(("<task", "obs", "action", "horizon", "<engine", "<extra", "<"), map(_row, tasks))
     print("\nAlso: gym:ID for any Gymnasium environment, envpool:ID for any of EnvPool's.")

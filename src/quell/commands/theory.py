@@ -6,12 +6,15 @@ import itertools
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
-import tyro
 
 from quell import theory
-from quell.errors import UsageError, require
+from quell.commands.arguments import UNSET, parse
+from quell.config import check_file
+from quell.errors import UsageError
+from quell.figures.style import check_picture
 from quell.figures.theory import variance_against_rho
 from quell.terminal.tables import show
 
@@ -30,25 +33,30 @@ class Arguments:
     simulate: int = 0
     """Also measure every variance with this many independent gradients each."""
     seed: int = 0
-    figure: Path | None = None
+    """Of the simulation."""
+    figure: Annotated[Path | None, UNSET] = None
     """Draw the variance ratio against rho for several n/d into this file (needs the extra plot)."""
-    json: Path | None = None
+    json: Annotated[Path | None, UNSET] = None
     """Write all columns of the table to this file."""
 
 
 def main(arguments: list[str]) -> int:
-    parsed = tyro.cli(Arguments, args=arguments, prog="quell theory", description=DESCRIPTION)
+    parsed = parse(Arguments, arguments, prog="quell theory", description=DESCRIPTION)
     grid = list(itertools.product(parsed.d, parsed.n, parsed.rho))
     if not grid:
         raise UsageError("--d, --n and --rho need at least one value each")
     if parsed.simulate < 0 or parsed.simulate == 1:
-        raise UsageError(f"--simulate needs at least 2 repeats (0: none), got {parsed.simulate}")
+        raise UsageError(f"--simulate {parsed.simulate} must be at least 2 (0: none)")
     if parsed.seed < 0:
-        raise UsageError(f"--seed must be at least 0, got {parsed.seed}")
+        raise UsageError(f"--seed {parsed.seed} must be at least 0")
     if parsed.figure is not None:
-        require("plot", "`quell theory --figure`")
+        check_picture(parsed.figure)
+    if parsed.json is not None:
+        check_file(parsed.json, "json")
     for point in grid:
         theory.exact(*point)  # complain before the first simulation
+        if parsed.simulate:
+            theory.check_simulation(*point[:2], parsed.simulate)
     rows = theory.table(grid, repeats=parsed.simulate, rng=np.random.default_rng(parsed.seed))
     _show(rows, simulated=bool(parsed.simulate))
     if parsed.json is not None:

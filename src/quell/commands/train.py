@@ -7,10 +7,12 @@ from quell.errors import UsageError
 from quell.tasks import Task, names
 from quell.training.methods import make_config
 
-DESCRIPTION = """Train a policy on TASK (`quell tasks` lists them). The defaults below are those for the task, method
-and preset given; every setting can be changed. Writes <out>/<task>/<method>/<seed>-<time>/ and prints the result.
+DESCRIPTION = """Train a policy on TASK (`quell tasks` lists them). {defaults} Every setting can
+be changed. Writes <out>/<task>/<method>/<seed>-<time>/ and prints the result.
 
 TASK may be gym:ID or envpool:ID. An environment of your own: quell train --trust-import my_module:make_env"""
+
+EXAMPLE = "The defaults below are halfcheetah's, as an example: `quell train TASK --help` shows TASK's own."
 
 
 def main(arguments: list[str]) -> int:
@@ -22,7 +24,9 @@ def main(arguments: list[str]) -> int:
     with as_flags():
         default = make_config(task, method, preset, choices, given)  # type: ignore[arg-type]
     prog = f"quell train {'TASK' if task not in arguments and not given else task}"
-    config, compute, others = parse(rest, default, engine, TrainFlags, prog=prog, description=DESCRIPTION)
+    defaults = EXAMPLE if prog.endswith("TASK") else "The defaults below are those for this task, method and preset."
+    text = DESCRIPTION.format(defaults=defaults)
+    config, compute, others = parse(rest, default, engine, TrainFlags, prog=prog, description=text)
 
     from quell.api import start
     from quell.commands.common import report, stopped

@@ -10,6 +10,7 @@ import tyro
 
 from quell.campaign.runner import Runner
 from quell.campaign.tune import Search, search
+from quell.commands.arguments import UNSET, parse
 from quell.config import check_out
 from quell.errors import UsageError
 from quell.rollout import default_workers
@@ -33,7 +34,7 @@ class Arguments:
     """Environment steps of each run."""
     episodes: int = 10
     """Episodes of each final evaluation."""
-    jobs: int | None = None
+    jobs: Annotated[int | None, UNSET] = None
     """Runs at a time; by default one per core."""
     out: Path = Path("results/tuning")
     """Where records and tables go."""
@@ -42,17 +43,18 @@ class Arguments:
 
 
 def main(arguments: list[str]) -> int:
-    parsed = tyro.cli(Arguments, args=arguments, prog="quell tune", description=DESCRIPTION)
+    parsed = parse(Arguments, arguments, prog="quell tune", description=DESCRIPTION)
     for name in ("trials", "steps", "episodes", "jobs"):
         value = getattr(parsed, name)
         if value is not None and value < 1:
-            raise UsageError(f"--{name} must be at least 1, got {value}")
+            raise UsageError(f"--{name} {value} must be at least 1")
     if not parsed.tasks:
         raise UsageError("which task? `quell tune TASK [TASK ...]`; `quell tasks` lists them")
-    check_out(parsed.out)
-    place = {"out": parsed.out, "runs": check_out(parsed.runs) / parsed.method}
+    place = {"out": parsed.out, "runs": parsed.runs / parsed.method}
     wanted = Search(parsed.tasks, parsed.method, parsed.trials, parsed.steps, episodes=parsed.episodes, **place)
     wanted.first_stage()  # complain before the first run
+    check_out(parsed.out)
+    check_out(parsed.runs, "runs")
     count = parsed.jobs or default_workers()
     table = search(wanted, lambda jobs: Runner(count, CampaignDisplay({job.title: 1.0 for job in jobs})).run(jobs))
     for row in table["trials"]:

@@ -11,8 +11,10 @@ from typing import Annotated, Any
 
 import tyro
 
-from quell.config import Preset, parse_value
-from quell.errors import UsageError, require
+from quell.commands.arguments import UNSET, parse
+from quell.config import Preset, check_file, parse_value
+from quell.errors import UsageError
+from quell.figures.style import check_picture
 
 DESCRIPTION = """Measure gradient estimators on TASK at a fixed policy: variance, bias and their sum for an estimate
 from N pairs, relative to plain ES, in the metric of the parameters, of the policy (Fisher) and of a natural step;
@@ -23,7 +25,7 @@ SWEEPS = {"gamma": "gamma", "sigma": "directions.sigma", "std": "policy.init_std
 
 @dataclass(frozen=True)
 class Arguments:
-    task: Annotated[str, tyro.conf.Positional]
+    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
     """`quell tasks` lists the names."""
     at: str = "init"
     """init, a run folder, or RUN@ITERATION."""
@@ -33,7 +35,7 @@ class Arguments:
     qmc and crn mean ES."""
     pairs: int = 400
     """Pairs to measure on, in iterations of N (the setting `pairs`, 5 in the paper)."""
-    pairs_other: int | None = None
+    pairs_other: Annotated[int | None, UNSET] = None
     """Pairs for directions and noise other than plain ES has, which need episodes of their own (default: as many)."""
     warmup: int = 150
     """Pairs to learn coefficients and value functions on first."""
@@ -55,27 +57,28 @@ class Arguments:
     """Episodes played before and after each step."""
     seed: int = 0
     """Of all randomness."""
-    workers: int | None = None
+    workers: Annotated[int | None, UNSET] = None
     """Workers, by default one per core. Results do not depend on it."""
-    engine: str | None = None
+    engine: Annotated[str | None, UNSET] = None
     """Where episodes run: cpu (the default) or ray."""
-    json: Path | None = None
+    json: Annotated[Path | None, UNSET] = None
     """Write all numbers here."""
-    figure: Path | None = None
+    figure: Annotated[Path | None, UNSET] = None
     """Draw them here (needs the extra plot)."""
 
 
 def main(arguments: list[str]) -> int:
-    parsed = tyro.cli(Arguments, args=arguments, prog="quell variance", description=DESCRIPTION)
+    parsed = parse(Arguments, arguments, prog="quell variance", description=DESCRIPTION)
     if parsed.figure is not None:
-        require("plot", "`quell variance --figure`")
+        check_picture(parsed.figure)
+    if parsed.json is not None:
+        check_file(parsed.json, "json")
     values = []
     for changes, discounts, label in _sweep(parsed.sweep):
         report = _report(parsed, changes, discounts, label)
         print(report, flush=True)
         values.append(report.values())
     if parsed.json is not None:
-        parsed.json.parent.mkdir(parents=True, exist_ok=True)
         parsed.json.write_text(json.dumps(values[0] if len(values) == 1 else values, indent=1) + "\n")
     if parsed.figure is not None:
         from quell.figures.variance import variance_figure
@@ -107,7 +110,11 @@ def _sweep(words: tuple[str, ...]) -> list[tuple[dict[str, Any], list[float], st
         values = [float(text) for text in texts]
     except ValueError:
         raise UsageError(f"--sweep needs numbers, got {' '.join(texts)!r}") from None
-    if not all(0 < value < math.inf for value in values) or (name == "gamma" and max(values) > 1):
+    if (
+        not all(0 < value < math.inf for value in values)
+        or (name == "gamma" and max(values) > 1)
+        or (name == "pairs" and not all(value.is_integer() for value in values))
+    ):
         raise UsageError(f"--sweep {name}: values out of range: {' '.join(texts)}")
     if name == "gamma":
         return [({}, values, "")]

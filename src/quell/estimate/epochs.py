@@ -4,9 +4,7 @@
     maximise mean_t min(ratio_t A_t, clip(ratio_t, 1 - eps, 1 + eps) A_t)        by Adam, minibatch by minibatch
 
 (Schulman et al., 2017). What comes back as the gradient is the whole way that theta went, so the step for it is
-`sgd` with a rate of 1; a schedule of that rate shortens the way. Every step is weighed against the policy that played
-it, so episodes may be those of perturbed members too (`perturbed`): then this is the paper's suggestion for ES, several
-importance-weighted updates from one batch.
+`sgd` with a rate of 1; a schedule of that rate shortens the way.
 """
 
 from __future__ import annotations
@@ -23,7 +21,6 @@ from quell.estimate.advantage import WithCritic
 from quell.estimate.policy_gradient import padded_length
 from quell.estimate.returns import finite_pairs
 from quell.keys import Purpose, generator
-from quell.perturb import perturbed
 from quell.policy.network import Policy
 from quell.registry import COUNT, POSITIVE, SIZE
 from quell.stats import spread
@@ -48,15 +45,10 @@ class ClippedEpochs(WithCritic):
     """A minibatch's gradient longer than this is shortened to it."""
     kl_stop: Annotated[float, COUNT] = 0.0
     """The batch is left once a minibatch's KL divergence from the policy that played it exceeds this (0: never)."""
-    perturbed: bool = False
-    """Episodes are those of perturbed members, or of theta itself."""
 
     name: ClassVar[str] = "epochs"
+    needs: ClassVar[Needs] = Needs(perturbed=False, trajectories=True)
     biased: ClassVar[bool] = True  # the way is not the gradient, whatever the advantages are
-
-    @property
-    def needs(self) -> Needs:
-        return Needs(perturbed=self.perturbed, trajectories=True)
 
     def init(self, problem: Problem) -> State:
         moments = {f"adam.{name}": np.zeros(problem.policy.dim, np.float32) for name in ("mean", "square")}
@@ -76,8 +68,7 @@ class ClippedEpochs(WithCritic):
         found, learned = self.advantages(xp, pair, row)
         end = found.shape[1]
         obs, actions = pair.obs[:, :end], pair.actions[:, :end]
-        thetas = xp.stack([perturbed(row["theta"], problem.directions.sigma, eps) for eps in pair.eps])
-        played = xp.asarray(_log_probs(problem.policy)(thetas, obs, actions))
+        played = xp.asarray(_log_probs(problem.policy)(row["theta"], obs, actions))
         steps = xp.concatenate([obs, actions, played[..., None], found[..., None]], axis=-1)
         running = xp.arange(end) < xp.asarray(pair.steps)[:, None]
         rows = steps[running] if xp is np else xp.where(running[..., None], steps, xp.nan).reshape(-1, steps.shape[-1])
@@ -116,12 +107,12 @@ class ClippedEpochs(WithCritic):
 
 @functools.lru_cache(maxsize=16)
 def _log_probs(policy: Policy) -> Callable[..., Any]:
-    """Compiled (thetas [m, d], obs [m, t, o], actions [m, t, a]) -> log pi [m, t]."""
+    """Compiled (theta, obs [m, t, o], actions [m, t, a]) -> log pi [m, t]."""
     import jax
 
     from quell.policy.likelihood import log_prob
 
-    return jax.jit(jax.vmap(functools.partial(log_prob, policy)))
+    return jax.jit(functools.partial(log_prob, policy))
 
 
 @functools.lru_cache(maxsize=16)

@@ -42,10 +42,17 @@ def curves(groups: Mapping[str, Sequence[Result]], path: Path | str, *, title: s
     save(figure, Path(path))
 
 
-def curve_panels(panels: Panels, *paths: Path, upper: bool = False, within_reach: bool = False) -> None:
+def curve_panels(
+    panels: Panels,
+    *paths: Path,
+    upper: bool = False,
+    within_reach: bool = False,
+    seconds: Mapping[tuple[str, str], float] | None = None,
+) -> None:
     """One panel per title: return while training, mean and standard deviation over seeds.
 
     `within_reach`: what falls far below where it started leaves the panel, so that the rest can be seen.
+    `seconds`: (title, method) -> how long its runs took; drawn against time then, where that is known.
     """
     from matplotlib.lines import Line2D
 
@@ -57,24 +64,40 @@ def curve_panels(panels: Panels, *paths: Path, upper: bool = False, within_reach
         axes.set_visible(False)
     used = looks(method for panel in panels.values() for method in panel)
     for axes, (title, panel) in zip(grid, panels.items(), strict=False):
-        _panel(axes, panel, used, within_reach=within_reach)
+        paces = dict.fromkeys(panel, 1.0)
+        if seconds is not None:
+            paces = {
+                name: seconds[title, name] / max(run.config.steps for run in runs)
+                for name, runs in panel.items()
+                if (title, name) in seconds
+            }
+        _panel(axes, panel, used, paces, within_reach=within_reach)
         axes.set_title(title, fontsize=10)
-        step_axis(axes)
+        if seconds is None:
+            step_axis(axes)
         style_axes(axes)
     names = {name: name.upper() if upper else name for name in used}
     handles = [Line2D([], [], color=u.colour, linestyle=u.line, label=names[name]) for name, u in used.items()]
     figure.legend(handles=handles, loc="outside upper center", ncols=6, frameon=False)
-    figure.supxlabel("environment steps", fontsize=9)
+    figure.supxlabel("environment steps" if seconds is None else "seconds of training on one core", fontsize=9)
     figure.supylabel("return while training", fontsize=9)
     save(figure, *paths)
 
 
-def _panel(axes: Any, panel: Mapping[str, Sequence[Record]], used: Mapping[str, Any], *, within_reach: bool) -> None:
+def _panel(
+    axes: Any,
+    panel: Mapping[str, Sequence[Record]],
+    used: Mapping[str, Any],
+    paces: Mapping[str, float],
+    *,
+    within_reach: bool,
+) -> None:
+    """`paces`: method -> what a step counts on the axis below; others are not drawn."""
     starts, highest = [], []
     for method, runs in panel.items():
         steps, returns = on_common_steps([run.series("return") for run in runs])
-        if len(steps):
-            draw_band(axes, steps, returns, used[method])
+        if len(steps) and method in paces:
+            draw_band(axes, steps * paces[method], returns, used[method])
             starts.append(returns[:, 0].min())
             highest.append(returns.max())
     bottom, top = axes.get_ylim()

@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from quell.config import check_file
 from quell.errors import require
 
 Array = NDArray[Any]
 DPI = 130
+PICTURES = (".png", ".svg", ".pdf")
 GREY = "0.4"
 BLACK = "#000000"
 
@@ -38,6 +40,7 @@ LOOKS = {
     "det": Look(BLACK, "-.", "++"),
     "ppo": Look("#8C6BB1"),
     "trpo": Look("#B5893B", "--"),
+    "ars": Look("#7A8B99", "-."),
     "re": Look("#56B4E9", "--"),
     "auto": Look("#44AA99"),
     "auto-policy": Look("#C2477F"),
@@ -82,6 +85,12 @@ def _known(name: str) -> Look | None:
     if name in LOOKS or base not in LOOKS or suffix not in ("ortho", "gcmc", "qmc", "crn"):
         return LOOKS.get(name)
     return replace(LOOKS[base], line=LOOKS[suffix].line)
+
+
+def check_picture(path: Path, name: str = "figure") -> Path:
+    """A picture to be drawn later; a UsageError if it cannot be drawn or written."""
+    require("plot", "a figure")
+    return check_file(path, name, PICTURES)
 
 
 def new_figure(width: float, height: float) -> Any:
@@ -131,5 +140,5 @@ def save(figure: Any, *paths: Path) -> None:
     metadata = {".svg": {"Date": None, "Creator": None}, ".png": {"Software": None}}
     with matplotlib.rc_context({"svg.hashsalt": "quell", "svg.fonttype": "none"}):
         for path in paths:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            check_picture(path)
             figure.savefig(path, dpi=DPI if path.suffix == ".png" else "figure", metadata=metadata.get(path.suffix))

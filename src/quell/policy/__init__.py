@@ -40,7 +40,7 @@ class NetworkSettings:
 
     def check(self) -> None:
         if any(size < 1 for size in self.hidden):
-            raise UsageError(f"policy.hidden needs positive sizes, got {self.hidden}")
+            raise UsageError(f"`policy.hidden={self.hidden}` needs positive sizes")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,7 +53,7 @@ class Run:
                 if name is not None:
                     raise UsageError(
                         f"run folder {str(path)!r} exists already; "
-                        f"continue it with `quell resume {path}` or choose another --name"
+                        f"continue it with `quell resume {path}` or choose another `name=...`"
                     ) from None
         run = Run(path)
         try:

@@ -41,6 +41,7 @@ METRICS: dict[str, str] = {
     "variance/method": "Estimated variance of the gradient in use, in the same metric; from its pairs, or from two "
     "batches where pairs are drawn jointly (orthogonal, qmc).",
     "variance/ratio": "variance/method divided by variance/es; below 1 the control variate helps.",
+    "variance/in_step_metric": "1 where these variances are in the natural step's metric, 0 in that of parameters.",
     "eta/mean": "Mean of the control variate's coefficients eta.",
     "eta/min": "Smallest coefficient.",
     "eta/max": "Largest coefficient.",

@@ -13,7 +13,7 @@ from dataclasses import fields
 from typing import Any
 
 from quell.errors import UsageError, did_you_mean
-from quell.registry import plain
+from quell.registry import check, plain
 from quell.tasks.base import MujocoTask, Simulator, Task
 from quell.tasks.foreign.gym import from_env, trusted
 
@@ -45,7 +45,7 @@ def get(name: str, **settings: Any) -> Task:
     if "horizon" in settings:
         settings["horizon"] = horizon = plain(settings["horizon"], whole=True)
         if not (isinstance(horizon, int) and horizon > 0):
-            raise UsageError(f"horizon must be a positive whole number, got {horizon!r}")
+            raise UsageError(f"`horizon={horizon!r}` must be a positive whole number")
     for prefix, module in FOREIGN.items():
         if name.startswith(prefix):
             return importlib.import_module(f"{__name__}.{module}").from_id(name.removeprefix(prefix), **settings)
@@ -63,4 +63,6 @@ def get(name: str, **settings: Any) -> Task:
         if key not in allowed:
             hint = did_you_mean(key, allowed)
             raise UsageError(f"task {name!r} has no setting {key!r}{hint}; it has: {', '.join(allowed)}")
-    return task(**settings)
+    made = task(**settings)
+    check(made, "task_settings.")
+    return made

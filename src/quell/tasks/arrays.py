@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from quell.errors import UsageError
 from quell.tasks.base import Array, Draws, State, Task
+
+PAPER, INK, BLUE, ORANGE = (250, 250, 247), (70, 78, 84), (0, 114, 178), (213, 94, 0)
+
+
+class Shape(NamedTuple):
+    """A rectangle or ellipse of a picture, by its centre and half its size."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    colour: tuple[int, int, int] = INK
+    round: bool = False
 
 
 class ArrayTask(Task):
@@ -20,6 +34,10 @@ class ArrayTask(Task):
 
     action_limit: float | None = None
     """Actions count between minus this and this; None means all of them."""
+    view: tuple[float, float] = (1.0, 1.0)
+    """What a picture shows: from minus these to these, to the right and upwards."""
+    steps_per_second: float = 25.0
+    """Of a film."""
 
     def draw(self, rng: np.random.Generator) -> Draws:
         """All that is random in one episode."""
@@ -32,6 +50,10 @@ class ArrayTask(Task):
     def step(self, xp: Any, state: State, action: Any) -> tuple[dict[str, Any], Any, Any]:
         """(state, observations [m, obs_size], rewards [m]) after the actions [m, action_size]."""
         raise NotImplementedError
+
+    def scene(self, state: State) -> list[Shape]:
+        """The first member as a picture, back to front; empty if there is none."""
+        return []
 
     def simulator(self, members: int) -> ArraySimulator:
         return ArraySimulator(self)
@@ -56,3 +78,21 @@ class ArraySimulator:
     def step(self, actions: Array, active: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
         self.state, observation, reward = self.task.step(np, self.state, actions.astype(np.float64))
         return observation, reward, self._never
+
+    @property
+    def steps_per_second(self) -> float:
+        return self.task.steps_per_second
+
+    def picture(self, width: int, height: int) -> NDArray[np.uint8]:
+        """What the first member looks like now."""
+        shapes = self.task.scene(self.state)
+        if not shapes:
+            raise UsageError(f"task {self.task.name!r} has nothing to show: it has no pictures")
+        scale = min(width / self.task.view[0], height / self.task.view[1]) / 2
+        across = (np.arange(width) + 0.5 - width / 2) / scale
+        up = (height / 2 - 0.5 - np.arange(height))[:, None] / scale
+        image = np.full((height, width, 3), PAPER, np.uint8)
+        for x, y, half, half_up, colour, round_ in shapes:
+            right, above = np.abs(across - x) / half, np.abs(up - y) / half_up
+            image[right**2 + above**2 <= 1 if round_ else np.maximum(right, above) <= 1] = colour
+        return image

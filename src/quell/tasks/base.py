@@ -85,6 +85,10 @@ class Task(Facts):
     def simulator(self, members: int) -> Simulator:
         raise NotImplementedError
 
+    def filmed(self) -> Task:
+        """The same task, with simulators that can draw themselves if they ever can."""
+        return self
+
     @property
     def bounds(self) -> tuple[Array, Array] | None:
         """(lowest, highest) actions, where there are bounds."""

@@ -9,11 +9,12 @@ scores beat the optimum there and fit 302 steps, so both are tasks and every res
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from quell.tasks.arrays import ArrayTask
+from quell.registry import COUNT
+from quell.tasks.arrays import BLUE, ArrayTask, Shape
 from quell.tasks.base import Array, Draws, State, within
 
 A = 1.01 * np.eye(3) + 0.01 * (np.eye(3, k=1) + np.eye(3, k=-1))
@@ -26,8 +27,8 @@ LIMIT = 1e18  # states saturate here, so that a wild policy yields an awful but 
 @dataclass(frozen=True, kw_only=True)
 class Lqr(ArrayTask):
     horizon: int = 2000
-    noise: float = 1.0
-    x0_std: float = 1.0
+    noise: Annotated[float, COUNT] = 1.0
+    x0_std: Annotated[float, COUNT] = 1.0
 
     name = "lqr"
     summary = "unstable linear system, quadratic cost"
@@ -47,6 +48,13 @@ class Lqr(ArrayTask):
         reward = -(xp.square(x).sum(axis=1) / 1000 + xp.square(control).sum(axis=1))  # Q = I/1000, R = I
         following = within(xp, _rows_times(x, A) + control + noise[:, time], -LIMIT, LIMIT)  # B = I
         return {"x": following, "noise": noise, "time": time + 1}, following, reward
+
+    def scene(self, state: State) -> list[Shape]:
+        """Each coordinate on a line of its own, asinh-scaled: 0 in the middle, 100 at the ends."""
+        places = np.clip(np.arcsinh(state["x"][0]) / np.arcsinh(100), -1, 1) * 0.9
+        lines = [Shape(0, y, 0.9, 0.004) for y in (0.6, 0, -0.6)]
+        lines += [Shape(0, y, 0.004, 0.06) for y in (0.6, 0, -0.6)]
+        return lines + [Shape(x, y, 0.05, 0.05, BLUE, True) for x, y in zip(places, (0.6, 0, -0.6), strict=True)]
 
     def notes(self) -> list[str]:
         optimum, noisy = optimal_return(self, 0.0), optimal_return(self, 1.0)

@@ -22,3 +22,11 @@ def steps(count: int) -> str:
     """1e6, 2e7; 123,456 where that would round."""
     short = f"{count:.0e}".replace("e+0", "e").replace("e+", "e")
     return short if float(short) == count else f"{count:,}"
+
+
+def age(seconds: float) -> str:
+    """12 s, 5 min, 3 h, 2 d."""
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"

@@ -15,6 +15,7 @@ from quell.estimate import Estimator, Problem
 from quell.estimate.advantage import AdvantageGradient
 from quell.estimate.control_variate import ControlVariate
 from quell.estimate.control_variate.advantage import AdvantageControlVariate
+from quell.estimate.control_variate.choose import ChosenCoefficients
 from quell.estimate.control_variate.discount import FixedDiscounts
 from quell.estimate.epochs import ClippedEpochs
 from quell.estimate.policy_gradient import PolicyGradient
@@ -28,7 +29,7 @@ from quell.perturb.orthogonal import Orthogonal
 from quell.perturb.qmc import Qmc
 from quell.policy.network import Policy
 from quell.tasks.base import Task
-from quell.update.first_order import Sgd
+from quell.update.first_order import Adam, Sgd
 from quell.update.natural import Natural
 
 
@@ -46,7 +47,7 @@ class Method:
     by_task: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Task -> settings that pay there, on top of `tuned`."""
     own_tasks: bool = False
-    """Whether `by_task` is all there is: what tasks say themselves is meant for first-order steps."""
+    """Whether tasks only say how actions are bounded: the rest of what they say is meant for first-order steps."""
 
 
 LONG_STEPS = {"step.lr": 0.03}
@@ -63,8 +64,8 @@ NATURAL = {
 """Many small steps, each as long as a KL divergence allows, in the policy's own metric."""
 ADVANTAGE = {"estimator": AdvantageControlVariate(), **NATURAL}
 OTHERS_AS_BASELINE = {"estimator.baseline": "leave-one-out"}
-TRUST_REGION = {"estimator": AdvantageGradient(), **NATURAL}
-"""TRPO as its users know it: a natural step within a trust region, and a critic."""
+TRUST_REGION = {"estimator": AdvantageGradient(gamma=0.995, trace=0.97), **NATURAL}
+"""TRPO as its users know it, a natural step within a trust region and a critic: CV's settings, without perturbation."""
 PROXIMAL = {
     "estimator": ClippedEpochs(),
     "step": Sgd(lr=1.0, schedule="linear"),
@@ -90,12 +91,31 @@ LINEAR = {
 
 SHAKY = {"policy.init_std": 1.0, "step": Natural(kl=0.02), "estimator.gamma": 0.99}
 """Where a policy has to find its reward first: larger action noise, and small steps to keep it."""
+NARROW = {"directions.sigma": 0.005, "pairs": 1, "batch_steps": 2000}
+"""Where the gait is found soon: perturbations that hardly disturb it, and twice as many steps."""
+UNSTABLE: dict[str, Any] = {
+    "estimator": ControlVariate(coefficients=ChosenCoefficients()),
+    "step": Adam(lr=0.03),
+    "pairs": 5,
+    "batch_steps": 0,
+    "normalise_obs": False,
+    "policy.activation": "relu",
+    "policy.init_std": 1.0,
+}
+"""Where states grow without bound a bounded layer cannot answer them, and no Fisher matrix is finite: ES's settings,
+and coefficients that leave the policy gradient out where it is the noisier, or overflows."""
 NATURAL_TASKS: dict[str, dict[str, Any]] = {
-    "swimmer": {"estimator.gamma": 1.0, "critic.updates": 400},  # its reward is far behind the stroke that earns it
+    "halfcheetah": NARROW,
+    "dm-cheetah-run": NARROW,
+    "ant": {"directions.sigma": 0.005, "estimator.gamma": 0.99, "policy.init_std": 0.2},
+    # Its reward is far behind the stroke that earns it.
+    "swimmer": {"estimator.gamma": 1.0, "estimator.trace": 0.995, "critic.updates": 400},
     "dm-cartpole-swingup": SHAKY,
     "dm-cartpole-two-poles": SHAKY,
-    "dm-cartpole-balance": {"policy.init_std": 1.0},
+    "dm-cartpole-balance": {"policy.init_std": 1.0, "step.kl": 0.03},
     "roboschool-pong": SHAKY,
+    "lqr": UNSTABLE,
+    "lqr-302": UNSTABLE,
 }
 """Found by `quell tune` on seeds from 100 up (results/tuning)."""
 ES_TASKS: dict[str, dict[str, Any]] = {
@@ -110,6 +130,15 @@ ES_TASKS: dict[str, dict[str, Any]] = {
     },
 }
 """Likewise, for ES; elsewhere what was in use did best."""
+PROXIMAL_TASKS: dict[str, dict[str, Any]] = {
+    "halfcheetah": {"estimator.lr": 1e-3, "estimator.trace": 0.9, "policy.init_std": 0.14},
+    "dm-cheetah-run": {"estimator.lr": 1e-3, "estimator.trace": 0.9, "policy.init_std": 0.14},
+    "swimmer": {"estimator.gamma": 0.9999, "estimator.trace": 0.98},  # as RL Zoo has it
+}
+LINEAR_TASKS: dict[str, dict[str, Any]] = {
+    task: {"estimator.per_step": -1.0} for task in ("hopper", "walker2d", "ant")
+} | {"humanoid": {"estimator.per_step": -5.0}}
+"""The authors of ARS leave out what survival alone is paid."""
 NATURAL_SPACE: dict[str, tuple[Any, ...]] = {
     "step.kl": (0.02, 0.05, 0.1, 0.2),
     "step.damping": (0.01, 0.1, 1.0),
@@ -170,6 +199,7 @@ def _methods() -> dict[str, Method]:
             settings=LINEAR,
             tuned=LINEAR,
             space=LINEAR_SPACE,
+            by_task=LINEAR_TASKS,
             own_tasks=True,
         ),
         "pg": Method("policy gradient", PolicyGradient(), Unperturbed(), tuned=OTHERS_AS_BASELINE),
@@ -179,6 +209,7 @@ def _methods() -> dict[str, Method]:
             Unperturbed(),
             tuned=TRUST_REGION,
             space=NATURAL_SPACE,
+            by_task={task: own for task, own in NATURAL_TASKS.items() if own is not UNSTABLE},
             own_tasks=True,
         ),
     }
@@ -201,6 +232,7 @@ def _methods() -> dict[str, Method]:
         summary="clipped surrogate; tuned: a critic, minibatches, epochs",
         tuned=PROXIMAL,
         space=PROXIMAL_SPACE,
+        by_task=PROXIMAL_TASKS,
         own_tasks=True,
     )
     return table
@@ -245,7 +277,7 @@ def make_config(
     asked = dict(overrides or {})
     config = _choose(config, asked)
     if preset == "tuned":
-        said = {} if chosen.own_tasks else played.tuned
+        said = {n: v for n, v in played.tuned.items() if not chosen.own_tasks or n == "policy.actions"}
         for tuned in (TUNED, {**chosen.tuned, **fitting}, said, chosen.by_task.get(played.name, {})):
             config = replace(config, tuned, lenient=True)
         config = _choose(replace(config, {**chosen.settings, **fitting}, lenient=True), asked)
@@ -287,6 +319,8 @@ def make_task(config: Config) -> Task:
     import quell.tasks
 
     settings: dict[str, Any] = dict(config.task_settings)
+    if "horizon" in settings:
+        raise UsageError("an episode's length is `horizon=...`, not a setting of the task")
     if config.horizon is not None:
         settings["horizon"] = config.horizon
     task = quell.tasks.get(config.task, **settings)

@@ -56,8 +56,12 @@ class Natural:
         policy, states = context.policy, context.states
         assert states is not None
         fresh = _compiled_factors(policy)(context.theta, states)
-        state = {name: self.decay * state[name] + np.asarray(fresh[name], np.float64) for name in state}
-        direction = _latest.of(policy, state, self.damping).apply(gradient, -1)
+        following = {name: self.decay * state[name] + np.asarray(fresh[name], np.float64) for name in state}
+        try:
+            direction = _latest.of(policy, following, self.damping).apply(gradient, -1)
+        except np.linalg.LinAlgError:  # states too large to square: no metric, no step, and the trainer counts it
+            return np.full_like(theta, np.nan), state, {"update/kl": 0.0}
+        state = following
         wanted = scheduled(self.kl, self.schedule, context.steps, context.budget)
         length = context.kl_length(direction)
         if not (np.isfinite(length) and length > 0):

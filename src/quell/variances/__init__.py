@@ -56,11 +56,14 @@ class Plan:
 
     def check(self, batch: int) -> None:
         """Raise UsageError for what makes no sense in iterations of `batch` pairs."""
-        for name, low in (("pairs", 2), ("warmup", 0), ("gain_estimates", 2), ("gain_episodes", 1)):
-            if getattr(self, name) < low:
-                raise UsageError(f"{name} must be at least {low}, got {getattr(self, name)}")
+        bounds = {"pairs": 2, "pairs_other": 2, "warmup": 0, "gain_estimates": 2, "gain_episodes": 1}
+        for name, low in bounds.items():
+            if (value := getattr(self, name)) is not None and value < low:
+                raise UsageError(f"`{name}={value}` must be at least {low}")
         if self.gain and self.gain_estimates > self.iterations(batch):
-            raise UsageError(f"gain_estimates={self.gain_estimates} needs {self.gain_estimates * batch} pairs or more")
+            raise UsageError(
+                f"`gain_estimates={self.gain_estimates}` needs {self.gain_estimates * batch} pairs or more"
+            )
 
     def iterations(self, batch: int) -> int:
         return max(2, self.pairs // batch)
@@ -96,7 +99,7 @@ def variance(
     noisy than ES ("auto") shows smaller ones. `gain` names steps whose worth is measured too ("sign:0.01", "kl:0.01").
     """
     if seed < 0:
-        raise UsageError(f"seed must be at least 0, got {seed}")
+        raise UsageError(f"`seed={seed}` must be at least 0")
     compute = compute_for(engine, workers)
     plan = Plan(
         methods=methods.split(",") if isinstance(methods, str) else methods,

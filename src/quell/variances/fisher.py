@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from quell.errors import UsageError
 from quell.keys import Stream
 from quell.perturb import Unperturbed
 from quell.policy.fisher import Metric, factors
@@ -29,6 +30,7 @@ from quell.variances.points import Point
 
 STATES = 512
 EPISODES = 4
+LARGEST = 1e9  # of a state: squared and summed, more would overflow the Fisher matrix
 FEW = 8  # gradients mapped at a time
 METRICS = {"parameters": "parameters", "policy": "policy (Fisher)", "step": "natural step (inverse Fisher)"}
 """Name -> in words."""
@@ -68,4 +70,8 @@ def geometry(point: Point, *, compute: Compute) -> Geometry:
     problem = point.problem(Unperturbed())
     with make_engine(compute, point.task, problem, members=EPISODES, states=STATES) as engine:
         rollouts = engine.rollout(point.theta, request, point.obs_stats)
-        return Geometry(point.policy, point.theta, visited(rollouts, STATES))
+        states = visited(rollouts, STATES)
+    if not np.abs(states).max() < LARGEST:
+        far = f"{point.task.name} runs away at this policy, to states beyond {LARGEST:g}"
+        raise UsageError(f"{far}: it can only be measured with a shorter horizon")
+    return Geometry(point.policy, point.theta, states)

@@ -47,7 +47,7 @@ def parse_step(word: str) -> tuple[Kind, float]:
         if kind in get_args(Kind) and 0 < float(size) < math.inf:
             return kind, float(size)  # type: ignore[return-value]
     takes = "raw:NORM, sign:RATE, kl:DIVERGENCE or natural:DIVERGENCE, a positive number"
-    raise UsageError(f"--gain takes {takes}; got {word!r}")
+    raise UsageError(f"`gain={word!r}` must be {takes}")
 
 
 def step(kind: Kind, size: float, gradient: Array, geometry: Geometry) -> Array:

@@ -67,7 +67,7 @@ def find_point(task: str | Task, at: str, *, preset: Preset, seed: int, settings
 def _trained(name: str, given: Task | None, at: str, seed: int, settings: Mapping[str, Any]) -> Point:
     path, _, iteration = at.partition("@")
     if iteration and not iteration.isdigit():
-        raise UsageError(f"--at RUN@ITERATION needs a whole number after the @, got {iteration!r}")
+        raise UsageError(f"`at={at!r}` needs a whole number after the @")
     result = load(Path(path), at=int(iteration) if iteration else None, env=given)
     if result.config.task != name:
         raise UsageError(f"{path!r} was trained on {result.config.task!r}, not on {name!r}")

@@ -43,7 +43,7 @@ def test_results_do_not_depend_on_the_number_of_workers(name: str) -> None:
 def test_how_many_processes() -> None:
     assert Cpu().processes == default_workers()
     assert Cpu(workers=3).processes == 3
-    with pytest.raises(UsageError, match="workers must be at least 1"):
+    with pytest.raises(UsageError, match="`workers=0` must be at least 1"):
         Cpu(workers=0).validate()
 
 

@@ -59,7 +59,7 @@ class ControlVariate:
             raise UsageError(f"estimator.values takes linear and network, none that is the baseline, got {self.values}")
         columns, most = self.discount.columns + len(self.values), self.coefficients.columns
         if most is not None and columns > most:
-            advice = "give one discount and no values, or use --estimator.coefficients choose"
+            advice = "give one discount and no values, or use `estimator.coefficients='choose'`"
             raise UsageError(f"coefficients {name_of(self.coefficients)} weigh {most} column, not {columns}; {advice}")
         if not kinds and self.value_decay != ControlVariate.value_decay:
             raise UsageError("estimator.value_decay is read only where there is a value function (baseline or values)")

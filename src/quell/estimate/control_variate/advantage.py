@@ -49,7 +49,12 @@ class AdvantageControlVariate(WithCritic):
 
     def init(self, problem: Problem) -> State:
         layers = len(problem.policy.blocks)
-        return {"moments": np.full((layers, 2), PRIOR), "scale": np.zeros(()), **self.critic.init(problem)}
+        own = {
+            "moments": np.full((layers, 2), PRIOR),
+            "scale": np.zeros(()),
+            "last": np.full((2, problem.policy.dim), np.nan),
+        }
+        return {**own, **self.critic.init(problem)}
 
     def unit(self, batch: Batch, state: State) -> float:
         """What rewards are divided by: the spread of past returns within pairs, or at first of this batch's."""
@@ -84,7 +89,9 @@ class AdvantageControlVariate(WithCritic):
         sizes = [where.stop - where.start for where in problem.policy.blocks]
         combined = x + np.repeat(beta, sizes) * y if sound else x
         gradient = (combined / max(count, 1)).astype(np.float32)
-        metrics = self._metrics(problem, rows, sums, beta, combined, sound)
+        means = np.stack([x, combined]) / max(count, 1)
+        metrics = self._metrics(problem, rows, sums, beta, means, state["last"], sound)
+        state = {**state, "last": means}
         scale = _next_scale(state, rows)
         if not sound or not count:  # an overflowing policy gradient: this batch is plain ES, and nothing is learned
             return Estimate(gradient, {**state, "scale": scale}, metrics)
@@ -92,17 +99,29 @@ class AdvantageControlVariate(WithCritic):
         moments = self.decay * state["moments"] + products[:, [1, 2]] if rows.shared["metric"] else state["moments"]
         return Estimate(gradient, {**state, "moments": moments, "scale": scale}, metrics)
 
-    def _metrics(self, problem: Problem, rows: Rows, sums: Sums, beta: Array, combined: Array, sound: bool) -> Metrics:
-        """Variances of ES and of this estimate in the step's metric, from independent pairs."""
+    def _metrics(
+        self, problem: Problem, rows: Rows, sums: Sums, beta: Array, means: Array, last: Array, sound: bool
+    ) -> Metrics:
+        """Variances of ES and of this estimate in the step's metric.
+
+        From the spread of independent pairs; where there is one alone, half the squared distance to the last batch's
+        estimates, which are as good as independent.
+        """
         count, whitening = float(sums["count"]), rows.shared["metric"]
         metrics = {"gamma": self.gamma, "trouble/cv_dropped": float(not sound)}
-        if count < 2 or not problem.directions.independent:
+        if not count or not problem.directions.independent:
             return metrics
-        xx, xy, yy = sums["products"].T
-        means = np.stack([sums["columns"][0], combined]) / count
-        squares = whitened_products(np, problem.policy, whitening, means, crossed=False).sum(axis=0) * count
-        plain = (xx.sum() - squares[0]) / (count * (count - 1))
-        own = ((xx + 2 * beta * xy + beta**2 * yy).sum() - squares[1]) / (count * (count - 1)) if sound else plain
+        vectors = means if count > 1 else means - last
+        squares = whitened_products(np, problem.policy, whitening, vectors, crossed=False).sum(axis=0)
+        if count == 1:
+            plain, own = squares / 2
+        else:
+            xx, xy, yy = sums["products"].T
+            second = (xx + 2 * beta * xy + beta**2 * yy).sum() if sound else xx.sum()
+            plain, own = (np.array([xx.sum(), second]) - squares * count) / (count * (count - 1))
+        if not np.isfinite(plain):
+            return metrics
+        metrics["variance/in_step_metric"] = float(len(whitening) > 0)
         return metrics | compared(float(plain), float(own)) | spread_of(beta)
 
 

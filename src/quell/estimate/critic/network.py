@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
+from quell.errors import UsageError
 from quell.estimate import Problem
 from quell.estimate.value import clipped
 from quell.keys import Purpose, generator
@@ -39,6 +40,10 @@ class NetworkCritic:
     """Rows in each."""
 
     name: ClassVar[str] = "network"
+
+    def check(self) -> None:
+        if any(size < 1 for size in self.hidden):
+            raise UsageError(f"`critic.hidden={self.hidden}` needs positive sizes")
 
     def sizes(self, problem: Problem) -> list[tuple[int, int]]:
         """(inputs, outputs) of each layer."""

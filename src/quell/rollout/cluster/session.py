@@ -77,7 +77,7 @@ def _start_local(cpus: int) -> None:
         kept, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
         try:
             if services.get_node_ip_address() not in ("127.0.0.1", "::1"):
-                raise QuellError("this version of Ray cannot be kept on the loopback interface; give an --address")
+                raise QuellError("this version of Ray cannot be kept on the loopback interface; give an `address=...`")
             ray.init(address="local", num_cpus=cpus, num_gpus=0, include_dashboard=False, **QUIETLY)
         finally:
             ray_constants.ENABLE_RAY_CLUSTER = kept

@@ -7,10 +7,14 @@ pool that meets at every step. theta goes out and trajectories come back through
 from __future__ import annotations
 
 import itertools
+import math
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Literal
 
+import numpy as np
+
+from quell.errors import require_memory
 from quell.estimate import Estimator, Problem, Rows
 from quell.estimate.reduce import Node, sum_by_loop, sum_by_vmap
 from quell.policy.network import Policy
@@ -20,6 +24,8 @@ from quell.rollout.cpu.memory import Layout, SharedArrays
 from quell.rollout.simulate import Setting, describe_members
 from quell.tasks.base import Task
 from quell.types import Array, Batch, Episodes, Rollouts, Sums, Trajectories
+
+COPIES = 16  # of theta, at least: a worker's, a step's state, directions, gradients in double precision
 
 
 class CpuEngine:
@@ -42,7 +48,13 @@ class CpuEngine:
     ) -> None:
         self._problem, self._how = problem, how
         workers = max(1, min(workers, members))
-        self._arrays = SharedArrays.create(_layout(task, problem.policy, members, states, workers))
+        layout = _layout(task, problem.policy, members, states, workers)
+        policy = f"a policy of {problem.policy.dim:,} parameters (a smaller `policy.hidden=...`)"
+        require_memory(COPIES * 4 * problem.policy.dim, policy)
+        played = f"{members:,} episodes of {task.horizon:,} steps with {task.obs_size:,} observations"
+        size = sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in layout.values())
+        require_memory(size, f"{played} (fewer `pairs=...` or episodes, a shorter `horizon=...`)")
+        self._arrays = SharedArrays.create(layout)
         self._capacity = members
         self._setting = Setting(task, problem)
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="quell-estimate")

@@ -9,12 +9,13 @@ from __future__ import annotations
 import copy
 import functools
 import importlib
+import inspect
 import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from quell.errors import EnvironmentFailure, MissingExtra, UsageError, did_you_m
 from quell.tasks.base import Array
 from quell.tasks.foreign.base import ForeignSimulator, ForeignTask, as_pairs, describe
 
+DRAWN = {"render_mode": "rgb_array"}
 STEP = "(observation, reward, terminated, truncated, info)"
 
 
@@ -45,6 +47,8 @@ class Source:
     """Folder to look for the factory's module in, if it is not found otherwise."""
     kwargs: tuple[tuple[str, Any], ...] = ()
     """Arguments for making the environment, as (name, value) pairs."""
+    drawn: bool = False
+    """Whether its pictures are wanted (render_mode="rgb_array")."""
 
     def task(self, name: str, horizon: int) -> GymTask:
         """A task on such environments; horizon 0 stands for their own time limit."""
@@ -67,7 +71,7 @@ class Source:
 
         make, name = self.own or load(self.factory, self.path), self.factory or _name(self.own)
         try:
-            env = make(**dict(self.kwargs))
+            env = make(**dict(self.kwargs), **(DRAWN if self.drawn and _takes_render_mode(make) else {}))
         except Exception as error:
             raise EnvironmentFailure(f"{name} could not make an environment: {describe(error)}") from error
         if not isinstance(env, gymnasium.Env):
@@ -80,7 +84,8 @@ class Source:
 
         what = gymnasium.envs.registration.EnvSpec.from_json(self.spec) if self.spec else self.env_id
         try:
-            return gymnasium.make(what, max_episode_steps=-1, disable_env_checker=True, **dict(self.kwargs))
+            given = dict(self.kwargs) | (DRAWN if self.drawn else {})
+            return gymnasium.make(what, max_episode_steps=-1, disable_env_checker=True, **given)
         except gymnasium.error.DependencyNotInstalled as error:
             if "box2d" in str(error):
                 raise MissingExtra("box2d", f"gym:{self.env_id}") from error
@@ -118,6 +123,9 @@ class GymTask(ForeignTask):
 
     def simulator(self, members: int) -> GymSimulator:
         return GymSimulator(self)
+
+    def filmed(self) -> GymTask:
+        return replace(self, source=replace(self.source, drawn=True))
 
     def replay(self, seed: int) -> str:
         source = self.source
@@ -159,6 +167,31 @@ class GymSimulator(ForeignSimulator):
             except Exception as error:
                 raise self._failure(member, error) from error
         return self._checked(), self._rewards, self._terminated
+
+    @property
+    def steps_per_second(self) -> float:
+        """As the environment is meant to be shown."""
+        return float(self._envs[0].metadata.get("render_fps") or 30)
+
+    def picture(self, width: int, height: int) -> NDArray[np.uint8]:
+        """The first member as the environment draws it, in its own size."""
+        if self._envs[0].render_mode != "rgb_array":
+            raise UsageError(
+                f"{self.task.name} is not drawn: its environment has no render_mode 'rgb_array', or the function that "
+                "makes it takes no `render_mode`"
+            )
+        picture = np.asarray(self._envs[0].render())
+        if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
+            raise UsageError(f"{self.task.name}: render() gave {picture.dtype} {picture.shape}, not RGB bytes")
+        return picture
+
+
+def _takes_render_mode(make: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(make).parameters.values()
+    except (TypeError, ValueError):  # a builtin
+        return False
+    return any(one.name == "render_mode" or one.kind is one.VAR_KEYWORD for one in parameters)
 
 
 def from_id(env_id: str, horizon: int = 0, **kwargs: Any) -> GymTask:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from quell.tasks.base import State, within
@@ -15,6 +16,7 @@ class Ant(GymnasiumTask):
     summary = "four-legged ant, walk forward (Gymnasium)"
     obs_size, action_size = by_version(v5=105, v4=27), 8
     can_terminate = True
+    tuned: Mapping[str, Any] = {"policy.actions": "clip"}  # the cost of an action has no bound, its effect has
     asset = "ant.xml"
     frame_skip = 5
     # Like Gymnasium, the reward reads the torso's position as the integrator last evaluated it, not qpos.

@@ -6,6 +6,7 @@ forces on the free joint); v4 observes all of it and charges nothing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from quell.tasks.base import State
@@ -17,6 +18,7 @@ class Humanoid(GymnasiumTask):
     summary = "humanoid, walk forward (Gymnasium)"
     obs_size, action_size = by_version(v5=348, v4=376), 17
     can_terminate = True
+    tuned: Mapping[str, Any] = {"policy.actions": "clip"}  # the cost of an action has no bound, its effect has
     asset = "humanoid.xml"
     frame_skip = 5
     fields = ("qpos", "qvel", "cinert", "cvel", "qfrc_actuator", "cfrc_ext", "subtree_com")

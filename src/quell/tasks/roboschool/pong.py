@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from quell.tasks.arrays import ArrayTask
+from quell.tasks.arrays import BLUE, ORANGE, ArrayTask, Shape
 from quell.tasks.base import Array, Draws, State, within
-from quell.tasks.roboschool.pong_physics import RANGE, SUBSTEPS, substep
+from quell.tasks.roboschool.pong_physics import DT, ORIGINS, RANGE, SUBSTEPS, substep
 
 TIMEOUT = 150
 OUT = 1.65
@@ -30,6 +30,8 @@ class RoboschoolPong(ArrayTask):
     summary = "hit the ball past a waiting opponent (RoboschoolPong-v1 as arrays)"
     obs_size, action_size = 13, 2
     action_limit = 1.0
+    view = (1.8, 1.25)
+    steps_per_second = 1 / (SUBSTEPS * DT)
 
     def draw(self, rng: np.random.Generator) -> Draws:
         return (draw_serves(rng, self.horizon),)
@@ -47,6 +49,13 @@ class RoboschoolPong(ArrayTask):
         joints = xp.stack([position / RANGE, 0.5 * velocity], axis=2).reshape(-1, 12)
         clock = (following["timeout"][:, None] - TIMEOUT) / TIMEOUT
         return following, xp.concatenate([joints, clock], axis=1), reward
+
+    def scene(self, state: State) -> list[Shape]:
+        """Seen from above: the player on the left, the opponent on the right."""
+        (x, y), (their_x, their_y), (ball_x, ball_y) = np.vstack([ORIGINS, [0, 0]]) + state["position"][0].reshape(3, 2)
+        walls = [Shape(0, wall, OUT, 0.01) for wall in (1.15, -1.15)]
+        paddles = [Shape(x, y, 0.03, 0.15, BLUE), Shape(their_x, their_y, 0.03, 0.15, ORANGE)]
+        return [*walls, *paddles, Shape(ball_x, ball_y, 0.04, 0.04, round=True)]
 
 
 def draw_serves(rng: np.random.Generator, horizon: int) -> Array:

@@ -1,0 +1,78 @@
+"""Flags of a command: a dataclass in, the same dataclass out; what cannot be parsed is refused in one line."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import re
+from contextlib import redirect_stderr
+from typing import Any, TypeVar
+
+import tyro
+
+from quell.errors import UsageError, did_you_mean, flag
+
+Form = TypeVar("Form")
+NOTHING = tyro.MISSING_NONPROP
+UNSET = tyro.conf.arg(help_behavior_hint="")
+"""Annotates a flag whose default is None: its text says what that means."""
+WHOLE = r"(?:invalid literal for int|no type matching INT could be instantiated)"
+REWORDED = {
+    rf"Error parsing ([^:]+): {WHOLE}[^'\[]*\[?('[^']*').*": r"\1 takes a whole number, got \2",
+    r"Error parsing ([^:]+): could not convert string to float: (.*)": r"\1 takes a number, got \2",
+    r"Error parsing ([^:]+): Failed to parse key-value pairs!": r"\1 takes names and their values",
+    r"Error parsing ([^:]+): Could not find valid parse for arguments: \[(.*)\]": r"\1 takes whole numbers, got \2",
+    r"invalid choice ('[^']*') for argument '([^']+)'. Expected one of \((.*?),?\)\.?": r"\2 \1: there are \3",
+    r"Missing value for argument '([^']+)'.*": r"\1 needs a value",
+    r"Missing from [^:]+: (\S+).*": r"\1 is missing",
+    r"Unrecognized options: (.*)": r"nothing takes \1",
+}
+"""tyro's complaints -> ours."""
+
+
+def parse(
+    form: type[Form],
+    arguments: list[str],
+    *,
+    prog: str,
+    description: str | None = None,
+    default: Any = NOTHING,
+) -> Form:
+    """The arguments as an instance of `form`, whose fields are the flags."""
+    if default is NOTHING:
+        for word in arguments:
+            check_flag(word, [item.name for item in dataclasses.fields(form)], prog)  # type: ignore[arg-type]
+    said = io.StringIO()
+    try:
+        with redirect_stderr(said):
+            return tyro.cli(
+                form,
+                args=arguments,
+                prog=prog,
+                description=description,
+                default=default,
+                config=(tyro.conf.DisallowNone,),
+            )
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        raise UsageError(f"{_complaint(said.getvalue())}; `{prog} --help` explains") from None
+
+
+def check_flag(word: str, known: list[str], prog: str) -> None:
+    """Refuse a flag that a command does not have."""
+    given = word.partition("=")[0]
+    name = given.removeprefix("--").replace("-", "_")
+    if word.startswith("--") and not {name, name.removeprefix("no_")} & {"", "help", *known}:
+        raise UsageError(f"there is no option {given}{did_you_mean(name, known, flag)}; `{prog} --help` lists them")
+
+
+def _complaint(text: str) -> str:
+    """The first part of what tyro says, without its frame: lines, and ASCII under a title where they cannot be had."""
+    framed = "│" in text
+    lines = [line.strip("│| ") for line in text.splitlines() if line[:1] not in "╭╰"]
+    parts = re.split(r"\n[─-]{5,}\n", "\n".join(lines).strip())
+    said = " ".join(parts[0 if framed or len(parts) == 1 else 1].split())
+    for pattern, words in REWORDED.items():
+        said = re.sub(pattern, words, said)
+    return said

@@ -1,0 +1,98 @@
+"""Runs in a folder: which there are, and how each stands."""
+
+from __future__ import annotations
+
+import fcntl
+import math
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from quell.config import Config
+from quell.errors import QuellError, UsageError
+from quell.runs import files
+from quell.runs.folder import Run
+from quell.training.state import finished
+
+DEPTH = 5
+"""Folders below the one that is looked into."""
+NOT_LOOKED_INTO = {"checkpoints", "tensorboard"}
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A run at a glance."""
+
+    path: Path
+    config: Config
+    steps: int
+    score: float | None
+    """The newest evaluation: mean return with mean actions."""
+    state: str
+    """finished, running or interrupted."""
+    changed: float
+    """When it last wrote, in seconds since 1970."""
+
+
+def run_folders(folder: Path) -> list[Path]:
+    """Every run folder in a folder, the one that wrote last first."""
+    return sorted(_walk(folder), key=_changed, reverse=True)
+
+
+def newest(folder: Path) -> tuple[Path, int]:
+    """The newest run in a folder (or the run that it is), and how many there are."""
+    if (folder / "config.json").is_file():
+        return folder, 1
+    found = run_folders(folder)
+    if not found:
+        raise UsageError(f"{str(folder)!r} is not a run folder, and none is below it (a run has a config.json)")
+    return found[0], len(found)
+
+
+def standing(path: Path) -> Standing | None:
+    """How a run stands; None if its folder cannot be read."""
+    try:
+        config = Run.open(path).config
+        rows = [row for line in files.read_lines(path / "metrics.jsonl") if (row := files.as_table(line))]
+    except QuellError:
+        return None
+    steps = int(rows[-1].get("steps") or 0) if rows else 0
+    scores = [row["eval/mean_action"] for row in rows if row.get("eval/mean_action") is not None]
+    done = finished(config, steps, max(scores, default=-math.inf))
+    state = "running" if _is_locked(path) else "finished" if done else "interrupted"
+    return Standing(path, config, steps, scores[-1] if scores else None, state, _changed(path))
+
+
+def _walk(folder: Path, depth: int = DEPTH) -> Iterator[Path]:
+    if (folder / "config.json").is_file():
+        yield folder
+    elif depth:
+        with suppress(OSError):
+            for entry in os.scandir(folder):
+                if entry.is_dir(follow_symlinks=False) and entry.name not in NOT_LOOKED_INTO and entry.name[0] != ".":
+                    yield from _walk(Path(entry.path), depth - 1)
+
+
+def _changed(path: Path) -> float:
+    times = [0.0]
+    for name in ("metrics.jsonl", "config.json"):
+        with suppress(OSError):
+            times.append((path / name).stat().st_mtime)
+    return max(times)
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether a process holds the run's lock."""
+    try:
+        descriptor = os.open(path / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,65 @@
+"""Trained policies that come with quell: `quell play zoo:hopper`, `quell.load("zoo:hopper")`.
+
+Each is a run folder with one checkpoint, of which only the policy is kept (theta, and what observations are normalised
+by), and score.json: returns of fresh episodes. It is read as every run folder is: nothing is unpickled, hashes are
+checked. `quell zoo --add RUN` makes one.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from quell.errors import UsageError, did_you_mean
+
+HOME = Path(__file__).parent
+PREFIX = "zoo:"
+SCORE = "score.json"
+
+
+def names() -> list[str]:
+    """Of all policies there are."""
+    return sorted(path.parent.name for path in HOME.glob(f"*/{SCORE}"))
+
+
+def located(path: Path | str) -> Path:
+    """A run's folder: that of a policy (`zoo:NAME`), or the path itself."""
+    text = str(path)
+    if not text.startswith(PREFIX):
+        return Path(path)
+    name = text.removeprefix(PREFIX).replace(":", "-").replace("/", "-")
+    if name not in names():
+        known = ", ".join(names()) or "none yet"
+        raise UsageError(f"the zoo has no {name!r}{did_you_mean(name, names())}; there are: {known}")
+    return HOME / name
+
+
+def score(name: str) -> dict[str, Any]:
+    """What score.json holds: mean and std of the returns with mean actions, and all of them."""
+    facts: dict[str, Any] = json.loads((HOME / name / SCORE).read_bytes())
+    return facts
+
+
+def add(name: str, result: Any, returns: list[float]) -> Path:
+    """Keep the policy of a result, with the returns of fresh episodes of its mean actions; replaces an older one."""
+    from quell.config import check_run_name, to_dict
+    from quell.policy.normalise import ObsStats
+    from quell.runs import Run, checkpoint
+    from quell.runs.files import write_atomically
+
+    folder = HOME / check_run_name(name)
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    stats = result.policy.obs_stats or ObsStats.empty(result.policy.policy.obs_size)
+    arrays = {"theta": result.theta, "obs.total": stats.total, "obs.squares": stats.squares}
+    facts = {"iteration": result.iteration, "steps": result.steps, "obs_count": stats.count}
+    Run(folder).update_config(result.config)
+    checkpoint.save(folder / "checkpoints", result.iteration, arrays, {**facts, "config": to_dict(result.config)}, 1)
+    mean = sum(returns) / len(returns)
+    std = (sum((value - mean) ** 2 for value in returns) / max(1, len(returns) - 1)) ** 0.5
+    numbers = {"mean": round(mean, 3), "std": round(std, 3), "returns": [round(value, 3) for value in returns]}
+    write_atomically(folder / SCORE, json.dumps({**numbers, "steps": result.steps}).encode() + b"\n")
+    return folder

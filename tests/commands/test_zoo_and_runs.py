@@ -1,0 +1,80 @@
+"""Policies that come with quell, and the list of runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import quell
+from quell import zoo
+from quell.cli import main
+from quell.errors import UsageError
+
+SMALL = ["--horizon", "20", "--pairs", "1", "--steps", "80", "--eval-episodes", "1", "--workers", "1", "--method", "es"]
+MOST_BYTES = 300 << 10
+
+
+def test_a_policy_is_added_listed_and_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zoo, "HOME", tmp_path / "zoo")
+    run = tmp_path / "runs/gym-CartPole-v1/es/a"
+    assert main(["train", "gym:CartPole-v1", *SMALL, "--out", str(tmp_path / "runs"), "--name", "a"]) == 0
+    assert main(["zoo", "--add", str(tmp_path / "runs"), "--episodes", "5"]) == 0
+    capsys.readouterr()
+    assert main(["zoo"]) == 0
+    assert "zoo:gym-CartPole-v1" in capsys.readouterr().out
+    assert main(["eval", "zoo:gym:CartPole-v1", "--episodes", "5", "--mean-action", "--json"]) == 0
+    returns = json.loads(capsys.readouterr().out)["returns"]
+    assert returns == zoo.score("gym-CartPole-v1")["returns"]
+    kept, whole = quell.load("zoo:gym-CartPole-v1"), quell.load(run)
+    assert (kept.theta == whole.theta).all()
+    assert kept.policy(whole.policy.obs_stats.total) == whole.policy(whole.policy.obs_stats.total)  # type: ignore[union-attr]
+    assert main(["zoo", "--add", str(run)]) == 2
+    assert "already" in capsys.readouterr().err
+    assert main(["zoo", "--add", str(run), "--replace", "--episodes", "2"]) == 0
+    assert len(zoo.score("gym-CartPole-v1")["returns"]) == 2
+
+
+def test_a_damaged_policy_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = quell.train("lqr-302", method="es", horizon=5, pairs=1, steps=10, eval_episodes=1, workers=1, out=tmp_path)
+    monkeypatch.setattr(zoo, "HOME", tmp_path / "zoo")
+    folder = zoo.add("lqr-302", result, [1.0, 2.0])
+    arrays = next(folder.glob("checkpoints/*/arrays.safetensors"))
+    data = bytearray(arrays.read_bytes())
+    data[-1] ^= 1
+    arrays.write_bytes(data)
+    with pytest.warns(UserWarning, match="does not match its SHA-256"), pytest.raises(UsageError, match="no intact"):
+        quell.load("zoo:lqr-302")
+
+
+@pytest.mark.parametrize("name", zoo.names())
+def test_what_comes_with_quell(name: str) -> None:
+    """Every policy can be read, and is as good as it says: a few fresh episodes, within their spread."""
+    result, score = quell.load(f"zoo:{name}"), zoo.score(name)
+    assert result.config.task.replace(":", "-").replace("/", "-") == name or result.config.task in name
+    returns = quell.evaluate(result, episodes=3, mean_action=True, seed=7, workers=1).returns
+    assert abs(returns.mean() - score["mean"]) <= 4 * score["std"] + 0.05 * abs(score["mean"])
+
+
+def test_the_zoo_is_small_and_holds_nothing_else() -> None:
+    files = [path for path in zoo.HOME.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    assert sum(path.stat().st_size for path in files) < MOST_BYTES
+    assert {path.suffix for path in files} <= {".py", ".json", ".safetensors"}
+
+
+def test_runs_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        assert main(["train", "lqr-302", *SMALL, "--name", name]) == 0
+    (tmp_path / "runs/lqr-302/es/a/config.json").write_text("{}")
+    capsys.readouterr()
+    assert main(["runs"]) == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split() == ["run", "task", "method", "steps", "return", "state", "age"]
+    assert any(row.startswith("runs/lqr-302/es/b") and "80 of 80" in row and "finished" in row for row in rows)
+    assert any("unreadable" in row for row in rows)
+    assert main(["runs", "--newest", "1"]) == 0
+    assert "and 1 older ones" in capsys.readouterr().out

@@ -1,0 +1,61 @@
+"""Messages speak Python to Python and flags to the command line; memory is looked at before it is taken."""
+
+from __future__ import annotations
+
+import pytest
+
+import quell
+from quell.errors import UsageError, as_flags, did_you_mean, flag, require_memory
+
+
+@pytest.mark.parametrize(
+    ("python", "flags"),
+    [
+        ("`pairs=0` must be", "`--pairs 0` must be"),
+        ("add `fork=True`", "add `--fork`"),
+        ("`policy.learn_std=False`", "`--policy.no-learn-std`"),
+        ("`policy.hidden=(0, 3)`", "`--policy.hidden 0 3`"),
+        ("`policy.hidden=(0,)`", "`--policy.hidden 0`"),
+        ("`video='a b.avi'`", "`--video a b.avi`"),
+        ("`eval_every=-1`", "`--eval-every -1`"),
+        ("a shorter `horizon=...`", "a shorter `--horizon ...`"),
+        ("`task_settings.noise=nan`", "`--task-settings noise nan`"),
+        ("`quell tasks` lists them", "`quell tasks` lists them"),
+    ],
+)
+def test_the_words_of_the_command_line(python: str, flags: str) -> None:
+    assert as_flags(python) == flags
+
+
+def test_python_errors_speak_python() -> None:
+    for keywords in ({"pairs": 0}, {"sigma": -1.0}, {"steps": "many"}):
+        with pytest.raises(UsageError) as refused:
+            quell.train("lqr", method="es", **keywords)  # type: ignore[arg-type]
+        (name, value), *_ = keywords.items()
+        assert f"{name}={value!r}`" in str(refused.value)
+        assert "--" not in str(refused.value)
+    with pytest.raises(UsageError, match=r"reads no setting 'pair' \(did you mean 'pairs'\?\)"):
+        quell.train("lqr", pair=3)
+    with pytest.raises(UsageError, match=r"reads no setting 'worker' \(did you mean 'workers'\?\)"):
+        quell.train("lqr", worker=3)
+
+
+def test_did_you_mean() -> None:
+    assert did_you_mean("LQR", ["lqr", "hopper"]) == " (did you mean 'lqr'?)"
+    assert did_you_mean("eval_evry", ["eval_every"], flag) == " (did you mean --eval-every?)"
+    assert did_you_mean("horizon", ["run", "seed"]) == ""
+
+
+def test_memory_is_asked_for_first() -> None:
+    require_memory(1 << 20, "a megabyte")
+    with pytest.raises(UsageError, match=r"a lot would take 1,048,576 GiB of memory, and there are \d+"):
+        require_memory(1 << 50, "a lot")
+
+
+def test_the_names_a_user_sees() -> None:
+    """dir(quell) is the public API: every name is there, and nothing that modules import."""
+    listed = dir(quell)
+    assert {"train", "load", "evaluate", "resume", "task", "variance", "tasks"} <= set(listed)
+    assert not {"importlib", "annotations", "Any", "TYPE_CHECKING"} & set(listed)
+    for name in listed:
+        assert getattr(quell, name) is not None
