@@ -5,8 +5,8 @@
 Dividing a batch's returns by their standard deviation weighs batches by something that the same episodes decide, so the
 mean of the estimates need not point where the mean of the raw ones does. Both are formed here from the same episodes
 (of a small linear system, and of untrained linear policies), many iterations each, and compared: sine of the angle
-between their means, from products between two halves of the iterations, so that noise has no square; the error is that of
-a jackknife.
+between their means, from products between two halves of the iterations, so that noise has no square; the error is that
+of a jackknife.
 """
 
 from __future__ import annotations

@@ -122,9 +122,9 @@ def tiny(words: list[str]) -> list[str]:
 def prepare(words: list[str], folder: Path) -> None:
     """Make the run that a command is about."""
     for word in words:
-        if match := re.fullmatch(r"runs/([\w-]+)/([\w+-]+)/([\w-]+)", word):
+        if match := re.fullmatch(r"runs/([\w-]+)(?:/([\w+-]+)/([\w-]+))?", word):
             if not (folder / word).exists():
-                quell.train(match[1], method=match[2], name=match[3])
+                quell.train(match[1], method=match[2] or "cv", name=match[3])
         elif word == "runs" and not (folder / word).exists():
             quell.train("lqr-302", method="es")
         elif word == "results":
