@@ -18,6 +18,9 @@ from quell.registry import COUNT, POSITIVE
 __all__ = ["CategoricalPolicy", "DeterministicPolicy", "GaussianPolicy", "Policy"]
 
 
+MOST_LAYERS = 100
+
+
 @dataclass(frozen=True, kw_only=True)
 class NetworkSettings:
     """What every policy's network has."""
@@ -39,8 +42,8 @@ class NetworkSettings:
         return Policy(task.obs_size, task.action_size, self.name, **own)  # type: ignore[arg-type]
 
     def check(self) -> None:
-        if any(size < 1 for size in self.hidden):
-            raise UsageError(f"`policy.hidden={self.hidden}` needs positive sizes")
+        if any(size < 1 for size in self.hidden) or len(self.hidden) > MOST_LAYERS:
+            raise UsageError(f"`policy.hidden={str(self.hidden)[:80]}` needs positive sizes, at most {MOST_LAYERS}")
 
 
 @dataclass(frozen=True, kw_only=True)
