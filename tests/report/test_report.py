@@ -367,6 +367,9 @@ def test_every_axis_has_a_name_and_several_ticks(page: Browser) -> None:
                 assert (across, up) == ("environment steps", name)
                 assert steps >= 3
                 assert values >= 3, metric
+    ends = "[[10080, 1000400], [0.98, 1.02], [-5, -4.9], [1, 4000]]"
+    assert page.run(f"{ends}.every(([low, high]) => ticks(low, high, 3).length >= 3)")
+    assert page.run(f"{ends}.slice(0, 2).every(([low, high]) => scale(low, high, 0, 1, 'log').ticks(4).length >= 3)")
     assert page.messages == []
 
 
