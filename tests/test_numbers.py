@@ -228,8 +228,8 @@ class TestVariance:
 
 
 def test_normalisation() -> None:
-    """docs/choosing.md and README against results/variance/normalisation.json."""
-    facts = json.loads((RESULTS / "variance/normalisation.json").read_text())["rows"]
+    """docs/choosing.md and README against its file."""
+    facts = json.loads((RESULTS / "variance/normalisation/sine.json").read_text())["rows"]
     found = {(row["task"].replace("linear-", "linear "), row["pairs"]): row for row in facts}
     shown = list(rows("docs/choosing.md", "| | 5 pairs |"))
     assert len(shown) * 2 == len(facts)

@@ -31,6 +31,7 @@ NOT_CARRIED_OUT = {
     "paper": "plans days of runs; tests/paper does it small",
     "benchmark": "days of runs; tests/campaign does it small",
     "tune": "hours of runs; tests/campaign does it small",
+    "sweep": "many runs; tests/campaign does it small",
     "doctor": "draws and probes for many seconds; tests/commands calls it",
 }
 OTHERS = {"ray", "source", "apt-get", "git"}
@@ -122,13 +123,13 @@ def tiny(words: list[str]) -> list[str]:
 def prepare(words: list[str], folder: Path) -> None:
     """Make the run that a command is about."""
     for word in words:
-        if match := re.fullmatch(r"runs/([\w-]+)(?:/([\w+-]+)/([\w-]+))?", word):
+        if word.startswith(("results", "runs/seeds", "runs/sweeps")):
+            small_group(folder / word)
+        elif match := re.fullmatch(r"runs/([\w-]+)(?:/([\w+-]+)/([\w-]+))?", word):
             if not (folder / word).exists():
                 quell.train(match[1], method=match[2] or "cv", name=match[3])
         elif word == "runs" and not (folder / word).exists():
             quell.train("lqr-302", method="es")
-        elif word == "results":
-            small_group(folder / word)
 
 
 @pytest.mark.parametrize("page", with_blocks("bash"))
@@ -138,7 +139,7 @@ def test_bash_blocks_run(page: Path, workplace: Path, capsys: pytest.CaptureFixt
     for language, text in blocks(page):
         for program, *words in lines(text) if language == "bash" else []:
             if program == "quell" and words[0] not in NOT_CARRIED_OUT:
-                if "--address" in words or "--video" in words:  # another machine; a renderer: tests/commands films
+                if {"--address", "--video", "--seeds"} & set(words):  # another machine, a renderer, many processes
                     continue
                 prepare(words, workplace)
                 assert cli.main(tiny(words)) == 0, f"{page.name}: {words}\n{capsys.readouterr().err}"
