@@ -36,7 +36,8 @@ NOT_CARRIED_OUT = {
 }
 OTHERS = {"ray", "source", "apt-get", "git"}
 """Programs that are not ours."""
-TINY: dict[str, Any] = {"steps": 20, "pairs": 2, "batch_steps": 0, "eval_episodes": 1, "workers": 1, "progress": False}
+QUIET: dict[str, Any] = {"workers": 1, "progress": False}
+TINY: dict[str, Any] = {"steps": 20, "pairs": 2, "batch_steps": 0, "eval_episodes": 1, **QUIET}
 MY_MODULE = "import gymnasium\ndef make_env():\n    return gymnasium.make('Pendulum-v1', max_episode_steps=10)\n"
 
 
@@ -76,7 +77,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     monkeypatch.setitem(sys.modules, "my_module", None)
     monkeypatch.delitem(sys.modules, "my_module")
-    train, variance, evaluate = quell.train, quell.variance, quell.evaluate
+    train, resume, variance, evaluate = quell.train, quell.resume, quell.variance, quell.evaluate
 
     def tiny_train(task: Any, **settings: Any) -> quell.Result:
         settings.pop("engine", None)  # a cluster takes ten seconds to start; tests/rollout/cluster has one
@@ -87,6 +88,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return variance(task, **{**settings, "pairs": 10, "warmup": 5, "workers": 1, "settings": {"horizon": 10}})
 
     monkeypatch.setattr("quell.api.train", tiny_train)
+    monkeypatch.setattr("quell.api.resume", lambda run, **given: resume(run, **{**given, "steps": 60, **QUIET}))
     monkeypatch.setattr("quell.variances.variance", tiny_variance)
     monkeypatch.setattr("quell.api.evaluate", lambda run, **_: evaluate(run, episodes=2, workers=1))
     return tmp_path
