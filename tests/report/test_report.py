@@ -415,6 +415,18 @@ def test_returns_can_be_read_on_a_phone(page: Browser) -> None:
     assert page.run(inside), "the headline stays in its cards"
 
 
+def test_long_names_leave_room_on_a_phone(window: Browser, tmp_path: Path) -> None:
+    for number, (lr, pairs) in enumerate([(0.01, 5), (0.03, 10)]):
+        run = made_up("dm-cartpole-two-poles", "ppo+s+a+m", 0, 1234.0, lr=lr, pairs=pairs)
+        run.write(tmp_path / f"{number}.json")
+    (tmp_path / "report.html").write_text(build([tmp_path], title="long"))
+    window.resize(390, 844)
+    window.open(tmp_path / "report.html")
+    assert "pairs 10, lr 0.03" in window.run("document.querySelector('#runs tbody').textContent")
+    assert window.run("document.querySelectorAll('#runs td')[3].getBoundingClientRect().right") < 390
+    assert window.run("document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_text_is_to_the_left_and_numbers_to_the_right(page: Browser) -> None:
     page.run("document.querySelector('#runs details').open = true")
     sides = "[...document.querySelectorAll('#runs tbody tr:first-child td')].map(c => getComputedStyle(c).textAlign)"
