@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -87,7 +88,7 @@ def test_a_clock_that_is_set_back_changes_nothing(tmp_path: Path, monkeypatch: p
     again = quell.resume(run.path, steps=1200, workers=1, progress=False)
     assert again.theta.tobytes() == whole.theta.tobytes()
     rows = list(quell.runs.Run(run.path).metrics())
-    assert all(late["seconds"] > early["seconds"] for early, late in zip(rows, rows[1:], strict=False))
+    assert all(late["seconds"] > early["seconds"] for early, late in pairwise(rows))
     files = [path.name for path in sorted((run.path / "tensorboard").iterdir())]
     assert [name.partition(".out")[0] for name in files] == ["events.000000", "events.000001"]
     stamps = [name.split(".")[4] for name in files]
