@@ -266,31 +266,36 @@ def _go(
     with ExitStack() as stack:
         looking = [stack.enter_context(callback) for callback in (*loggers, *others)]
         run_training(config, run, compute=compute, callbacks=[display, *looking], resume=resume, task=task)
-    return dataclasses.replace(_loaded(run, env=task), signal=getattr(display, "signal", 0))
+    return dataclasses.replace(_loaded(run, config.policy, task), signal=getattr(display, "signal", 0))
 
 
 def load(
-    path: Path | str, *, at: int | None = None, checkpoint: Checkpoint = "newest", env: Task | Any = None
+    path: Path | str,
+    *,
+    at: int | None = None,
+    checkpoint: Checkpoint = "newest",
+    env: Task | Any = None,
+    policy: Any = None,
 ) -> Result:
     """A run's policy and history, from its newest intact checkpoint (or the newest up to iteration `at`).
 
-    `checkpoint="best"` is the policy whose evaluation was best by then. `env` is the environment, if it is your own.
-    `zoo:NAME` is a policy that comes with quell.
+    `checkpoint="best"` is the policy whose evaluation was best by then. `env` and `policy` are as they were given to
+    `train`, if they are your own. `zoo:NAME` is a policy that comes with quell.
     """
     if checkpoint not in get_args(Checkpoint):
         raise UsageError(f"`checkpoint={checkpoint!r}` must be newest or best")
     run = Run.open(zoo.located(path))
     run.warn_of_versions()
-    return _loaded(run, at, checkpoint, env)
+    return _loaded(run, policy, env, at, checkpoint)
 
 
-def _loaded(run: Run, at: int | None = None, checkpoint: Checkpoint = "newest", env: Task | Any = None) -> Result:
+def _loaded(run: Run, own: Any, env: Task | Any, at: int | None = None, checkpoint: Checkpoint = "newest") -> Result:
     saved = load_newest(run.checkpoints, at_most=at)
     if saved is None:
         upto = "" if at is None else f" up to iteration {at}"
         raise UsageError(f"{str(run.path)!r} has no intact checkpoint{upto}")
     arrays, facts = saved
-    config = run.config_of(facts)
+    config = replace(run.config_of(facts), {"policy": own} if own else {})
     task = as_task(env, config.horizon) if env is not None else make_task(config)
     policy = make_policy(config, task)
     best = saved_best(policy, arrays, facts)

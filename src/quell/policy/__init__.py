@@ -26,7 +26,7 @@ class NetworkSettings:
     """What every policy's network has."""
 
     hidden: tuple[int, ...] = (32, 32)
-    """Sizes of the hidden layers."""
+    """Sizes of the hidden layers, or linear: none."""
     activation: Activation = "relu"
     """Between the layers."""
     output_scale: Annotated[float, COUNT] = 1.0
@@ -35,6 +35,10 @@ class NetworkSettings:
     name: ClassVar[str]
     discrete: ClassVar[bool] = False
     stochastic: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.hidden == "linear":  # type: ignore[comparison-overlap]
+            object.__setattr__(self, "hidden", ())
 
     def make(self, task: Any) -> Policy:
         """The policy for a task's observations and actions."""
