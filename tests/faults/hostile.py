@@ -23,7 +23,7 @@ from safetensors.numpy import load, save
 from quell.runs import checkpoint
 
 Spoil = Callable[[Path], object]
-ALL = ("eval", "resume")
+ALL = ("eval", "resume", "export")
 WRITING = ("resume",)
 
 
