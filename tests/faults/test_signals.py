@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -43,6 +44,9 @@ def test_one_signal_saves_and_says_which(number: int, code: int, tmp_path: Path)
 def check_ends(process: subprocess.Popen[str], number: int, code: int) -> None:
     """The first signal is answered and the second obeyed, each within a second."""
     assert process.stderr is not None
+    patience = threading.Timer(60, process.kill)  # rather than wait for ever
+    patience.daemon = True
+    patience.start()
     begun = time.monotonic()
     while "stopping: this iteration is finished" not in process.stderr.readline():
         assert process.poll() is None
@@ -51,6 +55,7 @@ def check_ends(process: subprocess.Popen[str], number: int, code: int) -> None:
     process.send_signal(number)
     _, errors = process.communicate(timeout=20)
     ended = time.monotonic() - begun
+    patience.cancel()
     assert process.returncode == code
     assert "Traceback" not in errors
     assert "with `quell resume runs/" in errors

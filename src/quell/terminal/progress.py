@@ -82,8 +82,10 @@ class Display(Callback):
         if not self.stop_requested:
             self.stop_requested, self.signal = True, number
             self._announce(number)
-        elif stopping.listener is None:  # who has ended it by now
+        elif stopping.listener is None:  # in somebody's own program, which goes on
             raise Interrupted(number)
+        else:
+            stopping.end(number)
 
     def _announce(self, number: int) -> None:
         """Say, once, what a signal will lead to; a listener may be quicker than Python's own handler."""
