@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from quell import registry, zoo
-from quell.config import Config, Preset, changed, from_dict, replace
+from quell.config import Config, Preset, changed, replace
 from quell.errors import UsageError
 from quell.estimate import Problem
 from quell.keys import Stream
@@ -24,22 +24,21 @@ from quell.policy.network import Policy
 from quell.policy.normalise import ObsStats
 from quell.rollout import Compute, default_compute, make_engine
 from quell.runs import Run
-from quell.runs.checkpoint import iterations, load_newest
+from quell.runs.checkpoint import load_newest
+from quell.runs.folder import FREE_TO_CHANGE
 from quell.tasks.base import Task
 from quell.tasks.foreign.base import ForeignTask
 from quell.tasks.foreign.gym import from_env
 from quell.terminal.progress import Display
+from quell.terminal.stopping import begun
 from quell.training.callbacks import Callback
 from quell.training.loggers import LOGGERS
 from quell.training.loggers import check as check_loggers
 from quell.training.methods import as_strategies, make_config, make_policy, make_task
-from quell.training.state import Best, finished, saved_best, saved_stats
+from quell.training.state import Best, finished, learned, saved_best
 from quell.types import Array, Episodes, Rollouts
 
 Checkpoint = Literal["newest", "best"]
-FREE_TO_CHANGE = {"steps", "target", "eval_every", "eval_episodes", "checkpoint_every", "keep_checkpoints"}
-FREE_TO_CHANGE |= {"max_trouble"}
-"""Settings that a resumed run may change: they do not alter the iterations already made."""
 
 
 @dataclass(frozen=True)
@@ -188,9 +187,9 @@ def start(
     _check(callbacks, log)
     task = task or make_task(config)
     make_policy(config, task)  # complain before a folder exists
-    with Run.create(config, out, name) as run:
+    with _display(config, progress) as display, Run.create(config, out, name) as run:
         try:
-            return _go(config, run, compute, progress, callbacks, log, resume=False, task=task)
+            return _go(config, run, compute, (display, *callbacks), log, resume=False, task=task)
         finally:
             run.remove_if_never_begun()
 
@@ -218,23 +217,22 @@ def resume(
     task = None if env is None else as_task(env, run.config.horizon)
     with run:
         run.lock()
+        run.warn_of_versions()
         saved = load_newest(run.checkpoints)
-        if saved is None and iterations(run.checkpoints):
-            raise UsageError(f"{str(path)!r} has no intact checkpoint to resume from")
-        # One that was killed before its first checkpoint begins again.
-        trained = from_dict(saved[1]["config"]) if saved else run.config
-        wanted = replace(run.config, as_strategies(settings)).validate()
+        trained = run.config_of(saved[1]) if saved else run.config  # killed before its first checkpoint: begin again
+        wanted = replace(trained, as_strategies(settings)).validate()
         differing = [name for name in changed(trained, wanted) if name not in FREE_TO_CHANGE]
         if not differing:
             run.update_config(wanted)
-            return _go(wanted, run, compute, progress, callbacks, log, resume=True, task=task)
+            with _display(wanted, progress) as display:
+                return _go(wanted, run, compute, (display, *callbacks), log, resume=True, task=task)
         if not fork:
             what = (
                 f"{', '.join(differing)} differ{'s' * (len(differing) == 1)} from what {str(path)!r} was trained with"
             )
             raise UsageError(f"{what}; add `fork=True` to continue in a new folder with the change")
-    with run.fork(wanted) as forked:
-        return _go(wanted, forked, compute, progress, callbacks, log, resume=True, task=task)
+    with _display(wanted, progress) as display, run.fork(wanted) as forked:
+        return _go(wanted, forked, compute, (display, *callbacks), log, resume=True, task=task)
 
 
 def _check(callbacks: Sequence[Callback], log: Sequence[str]) -> None:
@@ -244,57 +242,72 @@ def _check(callbacks: Sequence[Callback], log: Sequence[str]) -> None:
     check_loggers(log)
 
 
+def _display(config: Config, progress: bool) -> Callback:
+    """Signals are its business from before there is a folder: none is left half-made."""
+    return Display(f"{config.task} {config.method}", config.steps) if progress else Callback()
+
+
 def _go(
     config: Config,
     run: Run,
     compute: Compute,
-    progress: bool,
     callbacks: Sequence[Callback],
     log: Sequence[str],
     *,
     resume: bool,
     task: Task | None,
 ) -> Result:
+    """Train; the first of the callbacks is the display, which has been entered."""
     from quell.training.loop import run_training
 
+    begun(run.path)
+    display, *others = callbacks
     loggers = [LOGGERS[name](run.path, config) for name in log]
-    display = Display(f"{config.task} {config.method}", config.steps) if progress else Callback()
     with ExitStack() as stack:
-        looking = [stack.enter_context(callback) for callback in (display, *loggers, *callbacks)]
-        run_training(config, run, compute=compute, callbacks=looking, resume=resume, task=task)
-    return dataclasses.replace(load(run.path, env=task), signal=getattr(display, "signal", 0))
+        looking = [stack.enter_context(callback) for callback in (*loggers, *others)]
+        run_training(config, run, compute=compute, callbacks=[display, *looking], resume=resume, task=task)
+    return dataclasses.replace(_loaded(run, config.policy, task), signal=getattr(display, "signal", 0))
 
 
 def load(
-    path: Path | str, *, at: int | None = None, checkpoint: Checkpoint = "newest", env: Task | Any = None
+    path: Path | str,
+    *,
+    at: int | None = None,
+    checkpoint: Checkpoint = "newest",
+    env: Task | Any = None,
+    policy: Any = None,
 ) -> Result:
     """A run's policy and history, from its newest intact checkpoint (or the newest up to iteration `at`).
 
-    `checkpoint="best"` is the policy whose evaluation was best by then. `env` is the environment, if it is your own.
-    `zoo:NAME` is a policy that comes with quell.
+    `checkpoint="best"` is the policy whose evaluation was best by then. `env` and `policy` are as they were given to
+    `train`, if they are your own. `zoo:NAME` is a policy that comes with quell.
     """
     if checkpoint not in get_args(Checkpoint):
         raise UsageError(f"`checkpoint={checkpoint!r}` must be newest or best")
     run = Run.open(zoo.located(path))
+    run.warn_of_versions()
+    return _loaded(run, policy, env, at, checkpoint)
+
+
+def _loaded(run: Run, own: Any, env: Task | Any, at: int | None = None, checkpoint: Checkpoint = "newest") -> Result:
     saved = load_newest(run.checkpoints, at_most=at)
     if saved is None:
         upto = "" if at is None else f" up to iteration {at}"
-        raise UsageError(f"{str(path)!r} has no intact checkpoint{upto}")
+        raise UsageError(f"{str(run.path)!r} has no intact checkpoint{upto}")
     arrays, facts = saved
-    config, best = run.config, saved_best(arrays, facts)
+    config = replace(run.config_of(facts), {"policy": own} if own else {})
     task = as_task(env, config.horizon) if env is not None else make_task(config)
-    chosen = Best(math.nan, arrays["theta"], saved_stats(arrays, facts), facts["iteration"], facts["steps"])
+    policy = make_policy(config, task)
+    best = saved_best(policy, arrays, facts)
+    chosen = Best(math.nan, *learned(policy, arrays, facts), facts["iteration"], facts["steps"])
     if checkpoint == "best":
         if best is None:
-            raise UsageError(f"{str(path)!r} has no best policy: it was not evaluated")
+            raise UsageError(f"{str(run.path)!r} has no best policy: it was not evaluated")
         chosen = best
     history = [row for row in run.metrics() if row["iteration"] <= chosen.iteration]
-    stats = chosen.obs if config.normalise_obs else None
-    policy = TrainedPolicy(make_policy(config, task), chosen.theta, stats, task)
-    if chosen.theta.shape != (policy.policy.dim,) or chosen.obs.total.shape != (task.obs_size,):
-        raise UsageError(f"{str(path)!r} does not hold a policy for {task.name!r} as its config.json describes it")
+    trained = TrainedPolicy(policy, chosen.theta, chosen.obs if config.normalise_obs else None, task)
     score = best.score if best else math.nan
-    return Result(run.path, config, chosen.iteration, chosen.steps, policy, history, checkpoint, score)
+    return Result(run.path, config, chosen.iteration, chosen.steps, trained, history, checkpoint, score)
 
 
 def evaluate(

@@ -6,20 +6,23 @@ import importlib
 import os
 import signal
 import sys
-import threading
 import warnings
 from collections.abc import Callable
-from types import FrameType
+from contextlib import nullcontext
 
 from quell.errors import QuellError, as_flags, did_you_mean
+from quell.terminal.stopping import heard
+from quell.terminal.streams import open_all, say
 
 COMMANDS = {
     "train": "train a policy: quell train TASK --method cv",
     "resume": "continue a run from its newest checkpoint",
     "eval": "play many episodes with a run's policy and report the returns",
     "play": "film a run's policy (mp4 or gif)",
+    "export": "a run's policy as files that act without quell (NumPy, ONNX)",
     "runs": "list runs: how far each is, and what it reached",
     "zoo": "trained policies that come with quell: quell play zoo:NAME",
+    "sweep": "many settings and seeds of one task and method, and a table",
     "benchmark": "methods side by side on many tasks",
     "tune": "search for a method's settings by a stated protocol",
     "variance": "measure gradient estimators side by side at a fixed policy",
@@ -47,6 +50,8 @@ def main(arguments: list[str] | None = None) -> int:
 
     0 done, 1 failed, 2 a request that cannot be carried out, 130 stopped by Ctrl-C, 143 by SIGTERM.
     """
+    open_all()
+    alone = arguments is None
     arguments = sys.argv[1:] if arguments is None else arguments
     if not arguments or arguments[0] in ("-h", "--help"):
         print(HELP.format(commands="\n".join(f"  {name:<10}{text}" for name, text in COMMANDS.items())))
@@ -61,40 +66,32 @@ def main(arguments: list[str] | None = None) -> int:
         return _fail(f"unknown command {command!r}{did_you_mean(command, COMMANDS)}; `quell --help` lists them", 2)
     if "" in rest:
         return _fail("an argument is empty: is a variable of the shell not set?", 2)
-    return guarded(lambda: int(importlib.import_module(f"quell.commands.{command}").main(rest)))
+    return guarded(lambda: int(importlib.import_module(f"quell.commands.{command}").main(rest)), alone=alone)
 
 
-def guarded(command: Callable[[], int]) -> int:
-    """A command's exit code; what goes wrong is said in one line, which speaks of flags."""
-    warnings.showwarning = lambda message, *_: print(f"quell: warning: {message}", file=sys.stderr)
-    _catch_termination()
+def guarded(command: Callable[[], int], *, alone: bool = False) -> int:
+    """A command's exit code; what goes wrong is said in one line, which speaks of flags.
+
+    `alone`: the process has nothing else to do, so that signals may end it.
+    """
+    warnings.showwarning = lambda message, *_: say(f"quell: warning: {message}")
     try:
-        return command()
+        with heard() if alone else nullcontext():
+            return command()
     except QuellError as error:
         return _fail(as_flags(str(error)), error.exit_code)
     except KeyboardInterrupt as error:
-        number = getattr(error, "signal", signal.SIGINT)
-        return _fail("interrupted; a run goes on from its last checkpoint with `quell resume RUN`", 128 + number)
+        return _fail(str(error) or "interrupted", 128 + getattr(error, "signal", signal.SIGINT))
     except BrokenPipeError:  # the reader of our output went away, as `quell ... | head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:  # a disk that is full, a folder that cannot be written
         where = f"{str(error.filename)!r}: " if error.filename is not None else ""
         return _fail(f"{where}{error.strerror or error}", 1)
-
-
-def _catch_termination() -> None:
-    """SIGTERM ends a command as Ctrl-C does, so that what was begun is tidied up."""
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        error = KeyboardInterrupt()
-        error.signal = number  # type: ignore[attr-defined]
-        raise error
-
-    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, handle)
+    except (MemoryError, OverflowError) as error:  # sizes that nothing can hold
+        return _fail(f"what is asked for does not fit into this machine: {error}", 1)
 
 
 def _fail(message: str, code: int) -> int:
-    print(f"quell: error: {message}", file=sys.stderr)
+    say(f"quell: error: {message}")
     return code

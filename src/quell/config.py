@@ -177,21 +177,32 @@ def from_dict(values: Mapping[str, Any]) -> Config:
     """The config a run folder holds; unknown or ill-typed settings are a UsageError."""
     if not isinstance(values, Mapping) or not isinstance(values.get("task"), str):
         raise UsageError("config.json names no task")
-    plain = {name: _restored(name, value) for name, value in values.items()}
-    return registry.replace(Config(task=values["task"]), plain).validate()
+    config, wrong = Config(task=values["task"]), []
+    for name, value in values.items():
+        try:
+            config = registry.replace(config, {name: _restored(name, value)})
+        except (UsageError, TypeError, ValueError) as error:  # a name that is a list, say
+            wrong.append(str(error) if isinstance(error, UsageError) else f"{name} makes no sense: {error}")
+    try:
+        config.validate()
+    except UsageError as error:
+        wrong.append(str(error))
+    if wrong:
+        raise UsageError("; ".join(wrong))
+    return config
 
 
 def _restored(kind: str, value: Any) -> Any:
     """A strategy from its name and fields; one that is not ours can be described but not used."""
-    if kind not in registry.KINDS or not isinstance(value, Mapping):
+    if kind not in registry.KINDS or not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
         return value
     settings = {name: _restored(name, item) for name, item in value.items() if name != "name"}
     foreign = any(isinstance(item, registry.Elsewhere) for item in settings.values())
-    if value.get("name") in registry.table(kind) and not foreign:
+    if value["name"] in registry.table(kind) and not foreign:
         return value
     ours = {name: dict(item) for name, item in settings.items() if name in registry.KINDS and isinstance(item, Mapping)}
     made = {name: registry.make(name, item.pop("name"), item) for name, item in ours.items()}
-    return registry.Elsewhere(kind, str(value.get("name")), settings | made)
+    return registry.Elsewhere(kind, value["name"], settings | made)
 
 
 def changed(old: Config, new: Config) -> list[str]:

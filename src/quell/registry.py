@@ -51,7 +51,7 @@ class Range:
     below: float = math.inf
 
     def complaint(self, value: float) -> str | None:
-        if not math.isfinite(value):
+        if abs(value) > LARGEST or value != value:
             return "must be a finite number"
         for wrong, words, bound in (
             (value < self.low, "at least", self.low),
@@ -64,6 +64,7 @@ class Range:
         return None
 
 
+LARGEST = 1e300  # of any number
 NO_SETTING = {"setting": False}
 """Metadata of a field that config.json does not hold, such as a function; its owner is passed again to go on."""
 POSITIVE, SHARE = Range(above=0), Range(low=0, high=1)
@@ -131,12 +132,16 @@ def replace(owner: Any, changes: Mapping[str, Any], prefix: str = "") -> Any:
     """
     fields = {item.name: item for item in dataclasses.fields(owner)}
     fresh: dict[str, Any] = {}
+    unknown = []
     for key, value in sorted(changes.items(), key=lambda item: "." in item[0]):
         name, _, rest = key.partition(".")
         if name not in fields:
-            raise UsageError(f"there is no setting {prefix + name!r}{did_you_mean(name, fields)}")
+            unknown.append(f"there is no setting {prefix + name!r}{did_you_mean(name, fields)}")
+            continue
         current = fresh.get(name, getattr(owner, name))
         fresh[name] = _changed(current, {rest: value} if rest else value, name, prefix)
+    if unknown:
+        raise UsageError("; ".join(unknown))
     return dataclasses.replace(owner, **fresh)
 
 
@@ -187,31 +192,42 @@ def whole(name: str, value: Any, least: int = 0) -> int:
 
 
 def check(owner: Any, prefix: str = "") -> None:
-    """Raise UsageError naming the first setting that makes no sense; config.json and keywords are typed by nobody."""
+    """Raise UsageError naming the settings that make no sense; config.json and keywords are typed by nobody."""
+    if found := complaints(owner, prefix):
+        raise UsageError("; ".join(found))
+
+
+def complaints(owner: Any, prefix: str = "") -> list[str]:
+    """What is wrong with a strategy's settings, and with those of the strategies in it."""
     if isinstance(owner, Elsewhere):
-        return
+        return []
+    found = []
     for name, hint in hints(type(owner)).items():
         value, dotted = getattr(owner, name), prefix + name
         if name in KINDS:
-            _check_strategy(name, value, dotted)
+            found += _strategy_complaints(name, value, dotted)
             continue
         bounds = next((part for part in get_args(hint) if isinstance(part, Range)), None)
         bare = get_args(hint)[0] if bounds else hint
         complaint = _type_complaint(value, bare) or (bounds.complaint(value) if bounds and value is not None else None)
         if complaint:
-            raise UsageError(f"`{dotted}={value!r}` {complaint}")
-    if callable(own := getattr(owner, "check", None)):
-        own()
+            found.append(f"`{dotted}={value!r:.80}` {complaint}")
+    if not found and callable(own := getattr(owner, "check", None)):
+        try:
+            own()
+        except UsageError as error:
+            found.append(str(error))
+    return found
 
 
-def _check_strategy(kind: str, value: Any, dotted: str) -> None:
+def _strategy_complaints(kind: str, value: Any, dotted: str) -> list[str]:
     if not is_strategy(value):
-        raise UsageError(f"`{dotted}={value!r}` must be one of {', '.join(table(kind))}, or an object of that kind")
+        return [f"`{dotted}={value!r:.80}` must be one of {', '.join(table(kind))}, or an object of that kind"]
     if not isinstance(value, Elsewhere):
         ours = table(kind).get(name_of(value), type(value))
         if ours is not type(value):
-            raise UsageError(f"{dotted}: quell has a {name_of(value)!r} of its own; give yours another `name`")
-    check(value, f"{dotted}.")
+            return [f"{dotted}: quell has a {name_of(value)!r} of its own; give yours another `name`"]
+    return complaints(value, f"{dotted}.")
 
 
 def _type_complaint(value: Any, hint: Any) -> str | None:
@@ -226,6 +242,9 @@ def _type_complaint(value: Any, hint: Any) -> str | None:
         if not isinstance(value, tuple):
             return "must be a list"
         return next((bad for item in value if (bad := _type_complaint(item, get_args(hint)[0]))), None)
+    if get_origin(hint) is dict:
+        sound = isinstance(value, Mapping) and all(isinstance(item, int | float | str) for item in value.values())
+        return None if sound else "must be a table of numbers and texts"
     number = isinstance(value, int | float) and not isinstance(value, bool)
     wrong = {
         int: ("a whole number", not number or isinstance(value, float)),

@@ -16,6 +16,7 @@ SHORT = {
     "own_estimator": ["20000"],
     "own_directions": ["10000"],
     "own_step": ["2000"],
+    "own_policy": ["20000"],
 }
 """Example -> arguments that make it take seconds."""
 SAYS = {
@@ -25,6 +26,7 @@ SAYS = {
     "own_estimator": "iteration   1  return",
     "own_directions": "steps",
     "own_step": "KL 0.0",
+    "own_policy": "98 parameters, mean action",
 }
 
 
@@ -40,7 +42,7 @@ def test_an_example_runs(name: str, tmp_path: Path) -> None:
     assert SAYS[name] in done.stdout
 
 
-@pytest.mark.parametrize("name", ["own_estimator", "own_directions", "own_step"])
+@pytest.mark.parametrize("name", ["own_estimator", "own_directions", "own_step", "own_policy"])
 def test_an_own_strategy_is_one_short_file_used_through_train(name: str) -> None:
     text = (EXAMPLES / f"{name}.py").read_text()
     assert len(text.splitlines()) < 60

@@ -30,4 +30,6 @@ def test_tables_figures_and_pages_of_such_runs_are_made(tmp_path: Path, capsys: 
         assert main(["eval", str(path), "--episodes", "2", "--workers", "1"]) == 0
         assert main(["report", str(path), "--out", str(tmp_path / f"{method}.html")]) == 0
     assert main(["paper", "render", "--out", str(tmp_path / "results")]) == 0
-    assert "**0.0**" in (tmp_path / "results" / "tuned-1" / "table-es.md").read_text()
+    assert "0.0 (no reward)" in (tmp_path / "es.html").read_text()
+    assert "no reward was seen" in (tmp_path / "results" / "tuned-1" / "fig-curves.svg").read_text()
+    assert "**0.0 (no reward)**" in (tmp_path / "results" / "tuned-1" / "table-es.md").read_text()

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from quell.errors import UsageError
 from quell.runs import checkpoint
 
 RNG = np.random.default_rng(0)
@@ -35,7 +36,7 @@ def test_round_trip_is_exact(tmp_path: Path) -> None:
 
 def test_only_the_newest_are_kept(tmp_path: Path) -> None:
     for iteration in (0, 10, 20, 30):
-        checkpoint.save(tmp_path, iteration, ARRAYS, STATE, keep=2)
+        checkpoint.save(tmp_path, iteration, ARRAYS, {"iteration": iteration}, keep=2)
     assert checkpoint.iterations(tmp_path) == [20, 30]
     assert not list(tmp_path.glob(".*"))
 
@@ -65,8 +66,8 @@ def test_damage_anywhere_is_detected_and_the_previous_one_used(tmp_path: Path, s
 def test_nothing_intact(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path, 1, ARRAYS, STATE, keep=3)
     (path / checkpoint.MANIFEST).write_text(json.dumps([]))
-    with pytest.warns(UserWarning, match="checkpoint skipped"):
-        assert checkpoint.load_newest(tmp_path) is None
+    with pytest.raises(UsageError, match=r"no intact checkpoint; the newest: .* cannot be read"):
+        checkpoint.load_newest(tmp_path)
     assert checkpoint.load_newest(tmp_path / "none") is None
 
 

@@ -116,7 +116,7 @@ def test_the_best_policy_is_kept_beside_the_newest(tmp_path: Path, scores: dict[
     assert [row.get("eval/best") for row in result.history[1::2]] == [-3.0, -1.0, -1.0, -1.0]
     earlier = quell.load(result.path, checkpoint="best", at=4)
     assert (earlier.iteration, earlier.best) == (2, -3.0), "the checkpoint of iteration 3 knows of one evaluation"
-    with pytest.raises(UsageError, match="newest or best, not 'worst'"):
+    with pytest.raises(UsageError, match="must be newest or best"):
         quell.load(result.path, checkpoint="worst")  # type: ignore[arg-type]
 
 
@@ -161,8 +161,8 @@ def test_training_stops_at_the_target(tmp_path: Path, scores: dict[int, float]) 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"target": "high"}, "target must be a number"),
-        ({"target": float("nan")}, "target must be a finite number"),
+        ({"target": "high"}, "`target=.high.` must be a number"),
+        ({"target": float("nan")}, "`target=nan` must be a finite number"),
         ({"target": 3, "eval_every": 0}, "eval_every must be at least 1"),
     ],
 )

@@ -272,7 +272,7 @@ class TestRunFolder:
 
     def test_changed_settings_need_a_fork(self, tmp_path: Path) -> None:
         result = quell.train("lqr-302", method="es", out=tmp_path, progress=False, **TINY)
-        with pytest.raises(UsageError, match=r"lr differs .* --fork"):
+        with pytest.raises(UsageError, match=r"lr differs .* `fork=True`"):
             quell.resume(result.path, lr=0.5, progress=False)
         with pytest.raises(UsageError, match=r"directions.sigma, estimator.shaping differ "):
             quell.resume(result.path, sigma=0.1, estimator={"shaping": "none"}, progress=False)

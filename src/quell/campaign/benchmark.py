@@ -13,7 +13,7 @@ from statistics import median
 import numpy as np
 
 from quell.campaign.estimate import read_timings
-from quell.runs.record import Record
+from quell.runs.record import NO_REWARD, Record
 from quell.stats import mean_std, verdict
 from quell.terminal.numbers import score, steps
 
@@ -53,7 +53,7 @@ def _scores(found: Grid, methods: Sequence[str], published: Mapping[str, Mapping
         best = max(known, key=lambda name: float(np.mean(known[name])))
         cells = [task, steps(max(run.config.steps for runs in row.values() for run in runs))]
         for name in methods:
-            text = _cell(known.get(name, []))
+            text = _cell(known.get(name, [])) + (f" {NO_REWARD}" if _flat(row.get(name, ())) else "")
             leads = name in known and min(known[best]) <= max(known[name])
             leads = leads and verdict(known[best], known[name])[1] != "above"
             cells.append(f"**{text}**" if leads else text)
@@ -95,6 +95,10 @@ def mean_ranks(found: Grid, methods: Sequence[str]) -> dict[str, float]:
         return {}
     ranks = [rankdata([-np.mean(scores(row[name])) for name in present]) for row in complete]
     return dict(zip(present, np.mean(ranks, axis=0), strict=True))
+
+
+def _flat(runs: Sequence[Record]) -> bool:
+    return bool(runs) and all(run.flat for run in runs)
 
 
 def _cell(values: Sequence[float]) -> str:

@@ -26,6 +26,7 @@ from quell.runs import Run
 from quell.runs.folder import folder_name
 from quell.runs.record import Record, thin, variance_ratio
 from quell.runs.versions import versions
+from quell.tasks import trusted
 from quell.training.callbacks import Callback
 from quell.training.loop import run_training
 
@@ -55,11 +56,14 @@ class Reporter(Callback):
 def run(job: Job) -> int:
     """Train, or continue where an earlier attempt was stopped; then write the record."""
     callbacks = [Reporter()]
+    task = trusted(job.trust, horizon=job.config.horizon or 0) if job.trust else None
     with _folder(job) as folder:
-        state = run_training(job.config, folder, compute=default_compute(1), callbacks=callbacks, resume=True)
+        state = run_training(
+            job.config, folder, compute=default_compute(1), callbacks=callbacks, resume=True, task=task
+        )
         if not state.finished(job.config):
             return STOPPED
-        record_of(load(folder.path), job.episodes, job.label).write(job.record)
+        record_of(load(folder.path, env=task), job.episodes, job.label).write(job.record)
     made_with = json.loads((folder.path / "versions.json").read_bytes())
     times = {"seconds": state.seconds, "core_seconds": core_seconds()}
     _say({"steps": state.steps, **times, "commit": made_with["commit"], "platform": made_with["platform"]})

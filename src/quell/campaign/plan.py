@@ -73,6 +73,8 @@ class Job:
     """Episodes of the final evaluation."""
     label: str = ""
     """Distinguishes runs of one method with different settings."""
+    trust: str = ""
+    """module:function that makes the environment, if it is the user's own, as the user named it."""
 
     @property
     def title(self) -> str:
@@ -100,13 +102,14 @@ class Job:
     def encode(self) -> str:
         """As the argument of the run's process."""
         paths = {"runs": str(self.runs), "record": str(self.record)}
-        return json.dumps({"config": to_dict(self.config), "episodes": self.episodes, "label": self.label, **paths})
+        names = {"label": self.label, "trust": self.trust}
+        return json.dumps({"config": to_dict(self.config), "episodes": self.episodes, **names, **paths})
 
     @staticmethod
     def decode(text: str) -> Job:
         facts = json.loads(text)
         runs, record = Path(facts["runs"]), Path(facts["record"])
-        return Job(from_dict(facts["config"]), runs, record, episodes=facts["episodes"], label=facts["label"])
+        return Job(from_dict(facts["config"]), runs, record, facts["episodes"], facts["label"], facts["trust"])
 
 
 def record_path(group: Path, config: Config) -> Path:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from quell.campaign.plan import STOPPED, Job
 from quell.rollout.cpu.crew import ONE_THREAD
 from quell.terminal.campaign import CampaignDisplay
+from quell.terminal.stopping import handled
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Runner:
         """Outcomes in the order in which the runs ended."""
         previous = self._catch_signals()
         try:
-            with ThreadPoolExecutor(self.count) as pool, self.display:
+            with ThreadPoolExecutor(self.count) as pool, self.display, handled(lambda _: None, lambda _: None):
                 outcomes = []
                 for future in as_completed([pool.submit(self._one, job) for job in jobs]):
                     outcomes.append(outcome := future.result())

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import io
 import re
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, suppress
 from typing import Any, TypeVar
 
 import tyro
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from quell.errors import UsageError, did_you_mean, flag
 
@@ -16,6 +17,7 @@ Form = TypeVar("Form")
 NOTHING = tyro.MISSING_NONPROP
 UNSET = tyro.conf.arg(help_behavior_hint="")
 """Annotates a flag whose default is None: its text says what that means."""
+NUMBERS = ConstructorRegistry()
 WHOLE = r"(?:invalid literal for int|no type matching INT could be instantiated)"
 REWORDED = {
     rf"Error parsing ([^:]+): {WHOLE}[^'\[]*\[?('[^']*').*": r"\1 takes a whole number, got \2",
@@ -28,6 +30,30 @@ REWORDED = {
     r"Unrecognized options: (.*)": r"nothing takes \1",
 }
 """tyro's complaints -> ours."""
+
+
+@NUMBERS.primitive_rule
+def _int_rule(asked: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[int] | None:
+    """A flag that takes a whole number takes 1e6 too."""
+    if asked.type is not int:
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="INT",
+        instance_from_str=lambda words: _whole(words[0]),
+        is_instance=lambda value: isinstance(value, int),
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        with suppress(ValueError):
+            if (number := float(text)).is_integer():
+                return int(number)
+        raise
 
 
 def parse(
@@ -52,6 +78,7 @@ def parse(
                 description=description,
                 default=default,
                 config=(tyro.conf.DisallowNone,),
+                registry=NUMBERS,
             )
     except SystemExit as stop:
         if not stop.code:

@@ -36,6 +36,7 @@ def main(arguments: list[str]) -> int:
     check_videos(parsed.video)
     check_file(parsed.out, "out")
     page = build(parsed.paths, title=parsed.title, videos=parsed.video, labels=LABELS, tables=html_tables)
-    parsed.out.write_text(page, encoding="utf-8")
-    print(f"{parsed.out} ({len(page.encode()) / 1e6:.1f} MB)")
+    data = page.encode(errors="replace")  # there may be half a character in somebody's name
+    parsed.out.write_bytes(data)
+    print(f"{parsed.out} ({len(data) / 1e6:.1f} MB)")
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -76,7 +77,9 @@ def parse(
     """Parse all flags; `default` holds the strategies already chosen, `others` the command's own flags."""
     compute = registry.make("engine", engine)
     shared = {item.name for item in dataclasses.fields(compute)} | {item.name for item in dataclasses.fields(others)}
-    arguments = [_spelled_out(word, default, engine, shared) for word in arguments]
+    spelled = [_spelled_out(word, default, engine, shared) for word in arguments]
+    pairs = itertools.pairwise(["", *spelled])
+    arguments = [word for before, word in pairs if (before, word) != ("--policy.hidden", "linear")]  # no layers
     if {"-h", "--help"} & set(arguments):
         description += "\n\n" + _choices(default)
     fields = _fields(default)
@@ -194,6 +197,8 @@ class TrainFlags:
     """Where run folders are made."""
     name: Annotated[str | None, UNSET] = None
     """Name of the run folder instead of <seed>-<time>."""
+    seeds: Annotated[int | None, UNSET] = None
+    """Train seeds 0 to SEEDS-1, each in a process, and print mean, spread and interval; they go to OUT/seeds."""
     log: tuple[Literal["wandb", "mlflow"], ...] = ()
     """Trackers to tell besides; each needs its extra."""
 

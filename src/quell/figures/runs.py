@@ -100,6 +100,8 @@ def _panel(
             draw_band(axes, steps * paces[method], returns, used[method])
             starts.append(returns[:, 0].min())
             highest.append(returns.max())
+    if all(run.flat for runs in panel.values() for run in runs):
+        axes.text(0.5, 0.7, "no reward was seen", transform=axes.transAxes, ha="center", fontsize=8)
     bottom, top = axes.get_ylim()
     if max(abs(bottom), abs(top)) > 1e6:  # an LQR that blows up: a linear axis shows nothing
         axes.set_yscale("symlog", linthresh=1e3)

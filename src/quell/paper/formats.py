@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from quell.paper.tables import AGGREGATE_HEAD, AGGREGATE_NOTES, NOTES, Cell, Table, aggregate_cells
+from quell.runs.record import NO_REWARD
 from quell.terminal.numbers import steps
 
 
@@ -94,4 +95,4 @@ def _tex(text: str) -> str:
 
 
 def _math(text: str) -> str:
-    return text.replace("±", r"\pm").replace("–", r"\text{--}")
+    return text.replace("±", r"\pm").replace("–", r"\text{--}").replace(NO_REWARD, rf"\text{{{NO_REWARD}}}")

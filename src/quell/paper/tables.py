@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from quell.paper.entries import Entry
 from quell.paper.published import label, score
 from quell.paper.scores import Aggregate, Grid, aggregate, scores
+from quell.runs.record import NO_REWARD
 from quell.stats import Interval, MeanStd, bold, mean_std
 from quell.terminal import numbers
 
@@ -20,13 +21,15 @@ class Cell:
     seeds: int
     bold: bool
     published: str | None
+    flat: bool = False
+    """Whether no run saw a reward."""
 
     @property
     def text(self) -> str:
         if self.ours is None:
             return "–"
         spread = "" if math.isnan(self.ours.std) else f" ± {numbers.score(self.ours.std)}"
-        return numbers.score(self.ours.mean) + spread
+        return numbers.score(self.ours.mean) + spread + (f" {NO_REWARD}" if self.flat else "")
 
     @property
     def reference(self) -> str:
@@ -57,7 +60,8 @@ def build(entry: Entry, runs_by_task: Grid) -> Table:
     for task, row in runs_by_task.items():
         results = {method: mean_std(scores(row[method])) for method in methods if method in row}
         best = bold(results)
-        cells = [Cell(results.get(m), len(row.get(m, ())), m in best, score(task, m)) for m in methods]
+        flat = {method for method, runs in row.items() if all(run.flat for run in runs)}
+        cells = [Cell(results.get(m), len(row.get(m, ())), m in best, score(task, m), m in flat) for m in methods]
         rows.append(Row(label(task), max(run.config.steps for runs in row.values() for run in runs), cells))
     aggregates = [total for method in methods if (total := aggregate(runs_by_task, method)) is not None]
     missing = [label(task) for task in entry.tasks if task not in runs_by_task]

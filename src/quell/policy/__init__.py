@@ -18,12 +18,15 @@ from quell.registry import COUNT, POSITIVE
 __all__ = ["CategoricalPolicy", "DeterministicPolicy", "GaussianPolicy", "Policy"]
 
 
+MOST_LAYERS = 100
+
+
 @dataclass(frozen=True, kw_only=True)
 class NetworkSettings:
     """What every policy's network has."""
 
     hidden: tuple[int, ...] = (32, 32)
-    """Sizes of the hidden layers."""
+    """Sizes of the hidden layers, or linear: none."""
     activation: Activation = "relu"
     """Between the layers."""
     output_scale: Annotated[float, COUNT] = 1.0
@@ -33,14 +36,18 @@ class NetworkSettings:
     discrete: ClassVar[bool] = False
     stochastic: ClassVar[bool] = True
 
+    def __post_init__(self) -> None:
+        if self.hidden == "linear":  # type: ignore[comparison-overlap]
+            object.__setattr__(self, "hidden", ())
+
     def make(self, task: Any) -> Policy:
         """The policy for a task's observations and actions."""
         own = {item.name: getattr(self, item.name) for item in fields(self)}
         return Policy(task.obs_size, task.action_size, self.name, **own)  # type: ignore[arg-type]
 
     def check(self) -> None:
-        if any(size < 1 for size in self.hidden):
-            raise UsageError(f"`policy.hidden={self.hidden}` needs positive sizes")
+        if any(size < 1 for size in self.hidden) or len(self.hidden) > MOST_LAYERS:
+            raise UsageError(f"`policy.hidden={str(self.hidden)[:80]}` needs positive sizes, at most {MOST_LAYERS}")
 
 
 @dataclass(frozen=True, kw_only=True)

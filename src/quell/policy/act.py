@@ -22,6 +22,8 @@ def actor(policy: Policy, thetas: Array, *, mean_action: bool = False) -> Act:
     who else is in the batch, to the last bit: each row has its own vector-matrix product.
     """
     parts = {name: np.ascontiguousarray(part) for name, part in policy.unflatten(thetas).items()}
+    if policy.own:
+        return _of_own(policy, thetas, mean_action)
     weights = [(parts[f"w{i}"], parts[f"b{i}"]) for i in range(len(policy.layers))]
     *inner, (last_w, last_b) = weights
     relu = policy.activation == "relu"
@@ -41,6 +43,21 @@ def actor(policy: Policy, thetas: Array, *, mean_action: bool = False) -> Act:
         out: Array = np.vecmat(h, last_w)
         out += last_b
         if noisy:
+            out += noise if categorical else std * noise
+        return out.argmax(axis=1)[:, None].astype(np.float32) if categorical else out
+
+    return act
+
+
+def _of_own(policy: Policy, thetas: Array, mean_action: bool) -> Act:
+    """`actor` of a network of one's own: member by member."""
+    members, std = [policy.unflatten(theta) for theta in thetas], policy.std(thetas)
+
+    def act(obs: Array, noise: Array) -> Array:
+        rows = [policy.output(np, parts, row[None])[0] for parts, row in zip(members, obs, strict=True)]
+        out = np.asarray(rows, np.float32)
+        categorical = policy.kind == "categorical"
+        if policy.stochastic and not mean_action:
             out += noise if categorical else std * noise
         return out.argmax(axis=1)[:, None].astype(np.float32) if categorical else out
 

@@ -18,7 +18,9 @@ LOG_2PI = 1.8378770664093453
 
 
 def outputs(policy: Policy, theta: jax.Array, obs: jax.Array) -> jax.Array:
-    """The MLP's output [..., action_size] for observations [..., obs_size]."""
+    """The network's output [..., action_size] for observations [..., obs_size]."""
+    if policy.own:
+        return policy.output(jnp, policy.unflatten(theta), obs)
     squash = jax.nn.relu if policy.activation == "relu" else jnp.tanh
     return policy.forward(policy.unflatten(theta), obs, squash)[1]
 

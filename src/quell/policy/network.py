@@ -27,6 +27,8 @@ class Policy:
 
     theta holds, in this order, each layer's weights [inputs, outputs] and biases, then, for a Gaussian policy that
     learns it, the state-independent log standard deviation of every action coordinate.
+
+    A network of one's own is a subclass with `shapes` and `output` (examples/own_policy.py).
     """
 
     obs_size: int
@@ -39,17 +41,31 @@ class Policy:
     output_scale: float = 1.0
     actions: Bounding = "as-is"
 
+    @property
+    def own(self) -> bool:
+        """Whether the network is somebody else's, of which only its output is known."""
+        return type(self).output is not Policy.output
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """name -> shape of every part of the network."""
+        named = [{f"w{i}": sizes, f"b{i}": sizes[1:]} for i, sizes in enumerate(self.layers)]
+        return {name: shape for layer in named for name, shape in layer.items()}
+
+    def output(self, xp: Any, parts: dict[str, Any], obs: Any) -> Any:
+        """The network's output [n, action_size] for observations [n, obs_size]; `xp` is numpy or jax.numpy."""
+        squash = xp.tanh if self.activation == "tanh" else lambda h: xp.maximum(h, 0)
+        return self.forward(parts, obs, squash)[1]
+
     @functools.cached_property
     def layers(self) -> list[tuple[int, int]]:
-        """(inputs, outputs) of each layer."""
-        return list(itertools.pairwise([self.obs_size, *self.hidden, self.action_size]))
+        """(inputs, outputs) of each layer; none that are known in a network of one's own."""
+        return [] if self.own else list(itertools.pairwise([self.obs_size, *self.hidden, self.action_size]))
 
     @functools.cached_property
     def layout(self) -> dict[str, tuple[slice, tuple[int, ...]]]:
         """name -> (where in theta, shape): w0, b0, w1, b1, ..., log_std."""
-        shapes: dict[str, tuple[int, ...]] = {}
-        for i, (inputs, outputs) in enumerate(self.layers):
-            shapes |= {f"w{i}": (inputs, outputs), f"b{i}": (outputs,)}
+        shapes = dict(self.shapes)
         if self.kind == "gaussian" and self.learn_std:
             shapes["log_std"] = (self.action_size,)
         layout, start = {}, 0
@@ -63,7 +79,8 @@ class Policy:
         """Where in theta each layer is, weights and biases together, and last the log standard deviations."""
         layers = range(len(self.layers))
         blocks = [slice(self.layout[f"w{i}"][0].start, self.layout[f"b{i}"][0].stop) for i in layers]
-        return (*blocks, *([self.layout["log_std"][0]] if "log_std" in self.layout else []))
+        spread = [self.layout["log_std"][0]] if "log_std" in self.layout else []
+        return (*(blocks or [slice(0, spread[0].start if spread else self.dim)]), *spread)
 
     @property
     def dim(self) -> int:
@@ -90,9 +107,10 @@ class Policy:
         """theta_0: LeCun-normal weights (the last layer times output_scale), zero biases, std = init_std."""
         theta = np.zeros(self.dim, np.float32)
         parts = self.unflatten(theta)
-        for i, (inputs, outputs) in enumerate(self.layers):
-            scale = self.output_scale if i == len(self.layers) - 1 else 1.0
-            parts[f"w{i}"][:] = scale * rng.standard_normal((inputs, outputs)) / np.sqrt(inputs)
+        weights = [name for name, shape in self.shapes.items() if len(shape) > 1]
+        for name in weights:
+            scale = self.output_scale if name == weights[-1] else 1.0
+            parts[name][:] = scale * rng.standard_normal(parts[name].shape) / np.sqrt(parts[name].shape[0])
         if "log_std" in parts:
             parts["log_std"][:] = np.log(self.init_std)
         return theta

@@ -11,7 +11,7 @@ from quell.config import flatten
 from quell.figures.style import BLACK, LOOKS, variants
 from quell.report.series import Series, against, setting_text, told_apart
 from quell.report.sources import Sources
-from quell.runs.record import Record
+from quell.runs.record import NO_REWARD, Record
 from quell.stats import Interval
 from quell.terminal import numbers
 
@@ -66,7 +66,8 @@ def run_rows(sources: Sources, series: Sequence[Series], labels: Labels) -> list
         (
             groups.index(one.group),
             [labels.get(one.task, one.task), title(one.method), str(run.config.seed)]
-            + [_score(values) for values in (run.final["mean_action"], run.final["sampled"], run.untrained)]
+            + [_score(run.final["mean_action"]) + (f" {NO_REWARD}" if run.flat else "")]
+            + [_score(values) for values in (run.final["sampled"], run.untrained)]
             + [numbers.steps(one.steps)],
         )
         for one in series

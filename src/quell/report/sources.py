@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from quell.errors import QuellError, UsageError
-from quell.runs import Run
-from quell.runs.record import Record, from_facts, from_folder, is_record
+from quell.errors import UsageError
+from quell.runs import Run, files
+from quell.runs.record import LARGEST, Record, from_facts, from_folder, is_number, is_record
 
 
 @dataclass
@@ -52,7 +51,7 @@ def gather(paths: Iterable[Path]) -> Sources:
 def _take(file: Path, sources: Sources) -> None:
     """Add one file, if it is something we know."""
     try:
-        facts = json.loads(file.read_bytes())
+        facts = files.read_json(file, LARGEST)
         if not isinstance(facts, dict):
             return
         if file.name == "config.json":
@@ -65,6 +64,16 @@ def _take(file: Path, sources: Sources) -> None:
                 sources.campaigns.append(group)
             sources.groups.setdefault(group, []).append(run)
         elif {"task", "at", "rows"} <= facts.keys():
-            sources.measurements.append({**facts, "file": file.stem})
-    except (OSError, ValueError, KeyError, TypeError, QuellError) as error:
+            sources.measurements.append({**_measurement(facts), "file": file.stem})
+    except files.MALFORMED as error:
         raise UsageError(f"{str(file)!r} cannot be read: {error}") from None
+
+
+def _measurement(facts: dict[str, Any]) -> dict[str, Any]:
+    """What `quell variance` wrote; a ValueError if it did not."""
+    texts = [facts["task"], facts["at"], facts.get("label", ""), *(row["name"] for row in facts["rows"])]
+    counts = [facts.get(name, 0) for name in ("iterations", "pairs_per_iteration")]
+    ratios = [value for row in facts["rows"] for value in row["ratio"].values() if value is not None]
+    if not all(isinstance(text, str) for text in texts) or not all(map(is_number, [*counts, *ratios])):
+        raise ValueError("it looks like a measurement, but its names or numbers are none")
+    return facts

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quell.errors import QuellError
+from quell.errors import QuellError, UsageError
 from quell.runs import files
 from quell.runs.files import write_atomically as write_atomically
 
@@ -47,7 +47,7 @@ def save(folder: Path, iteration: int, arrays: Arrays, state: dict[str, Any], ke
     temporary.mkdir()
     contents = {
         ARRAYS: encode({name: np.array(value, order="C") for name, value in arrays.items()}),
-        STATE: json.dumps(state, indent=1).encode(),
+        STATE: json.dumps({"schema": files.SCHEMA, **state}, indent=1).encode(),
     }
     contents[MANIFEST] = json.dumps({name: _digest(data) for name, data in contents.items()}, indent=1).encode()
     try:
@@ -80,23 +80,38 @@ def load(path: Path) -> tuple[Arrays, dict[str, Any]]:
         for name, data in contents.items():
             if manifest.get(name) != _digest(data):
                 raise CorruptCheckpoint(f"{path / name} does not match its SHA-256")
-        arrays, state = decode(contents[ARRAYS]), json.loads(contents[STATE])
-    except (OSError, ValueError, AttributeError, KeyError, TypeError, RecursionError, SafetensorError) as error:
-        raise CorruptCheckpoint(f"{path} cannot be read: {error}") from None
+        state = files.understood(json.loads(contents[STATE]))
+        arrays = decode(contents[ARRAYS])
+    except UsageError as error:
+        raise UsageError(f"{path} cannot be used: {error}") from None
+    except (*files.MALFORMED, SafetensorError) as error:
+        raise CorruptCheckpoint(f"{path} cannot be read: {' '.join(str(error).split())}") from None
     if complaint := _complaint(arrays, state):
         raise CorruptCheckpoint(f"{path} is no checkpoint of a run: {complaint}")
+    if str(state.get("iteration")).zfill(8) != path.name.strip(".old"):
+        raise CorruptCheckpoint(f"{path} is that of iteration {state.get('iteration')}")
     return arrays, state
 
 
 def load_newest(folder: Path, *, at_most: int | None = None) -> tuple[Arrays, dict[str, Any]] | None:
-    """The newest intact checkpoint (of iteration `at_most` or earlier); warns about every broken one it passes over."""
+    """The newest intact checkpoint (of iteration `at_most` or earlier), with a warning of every broken one on the way.
+
+    None if there is no checkpoint; a UsageError if there are some and none is intact.
+    """
+    broken: list[CorruptCheckpoint] = []
     for iteration in reversed(iterations(folder)):
         if at_most is not None and iteration > at_most:
             continue
         try:
-            return load(_place(folder, iteration))
+            found = load(_place(folder, iteration))
         except CorruptCheckpoint as error:
-            warnings.warn(f"checkpoint skipped: {error}", stacklevel=2)
+            broken.append(error)
+            continue
+        for skipped in broken:
+            warnings.warn(f"checkpoint skipped: {skipped}", stacklevel=2)
+        return found
+    if broken:
+        raise UsageError(f"{str(folder.parent)!r} has no intact checkpoint; the newest: {broken[0]}")
     return None
 
 
@@ -113,13 +128,13 @@ def iterations(folder: Path) -> list[int]:
     return sorted(found)
 
 
-def copy(folder: Path, to: Path) -> None:
-    """Copy all checkpoints that are intact into another folder."""
+def copy(folder: Path, to: Path, changes: dict[str, Any]) -> None:
+    """Copy all checkpoints that are intact into another folder, with changes to their state."""
     files.make_folder(to)
     for iteration in iterations(folder):
         with suppress(CorruptCheckpoint):
             arrays, state = load(_place(folder, iteration))
-            save(to, iteration, arrays, state, keep=iteration + 1)
+            save(to, iteration, arrays, state | changes, keep=iteration + 1)
 
 
 def _complaint(arrays: Arrays, state: Any) -> str | None:

@@ -6,21 +6,40 @@ from __future__ import annotations
 import json
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from quell.errors import UsageError
+from quell.errors import QuellError, UsageError
 
 SMALL, LARGE, HUGE = 1 << 20, 1 << 28, 1 << 32
 """Bytes, at most: of a config or manifest, of metrics, of a checkpoint's arrays."""
+HOLLOW = 1 << 24  # bytes from which on a file has to be made of something: a sparse one costs its sender nothing
+SCHEMA = 1
+"""Of what a run folder holds. It is raised when an older quell would misread what is written."""
+MALFORMED = (
+    OSError,
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    IndexError,
+    OverflowError,
+    RecursionError,
+    QuellError,
+)
+"""What reading a file that somebody made up may raise."""
 _CAREFULLY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def read(path: Path, limit: int = SMALL) -> bytes:
     """A regular file's contents; OSError if it is none, or larger than `limit`."""
     with os.fdopen(_regular(path, os.O_RDONLY), "rb") as file:
-        if (size := os.fstat(file.fileno()).st_size) > limit:
-            raise OSError(f"{path} has {size:,} bytes, at most {limit:,} are expected")
+        found = os.fstat(file.fileno())
+        if found.st_size > limit:
+            raise OSError(f"{path.name} has {found.st_size:,} bytes, at most {limit:,} are expected")
+        if found.st_size > HOLLOW and found.st_blocks * 512 < found.st_size // 8:
+            raise OSError(f"{path.name} has {found.st_size:,} bytes, but most of them are holes")
         return file.read(limit)
 
 
@@ -32,14 +51,23 @@ def read_json(path: Path, limit: int = SMALL) -> Any:
         raise ValueError("it is nested too deeply") from None
 
 
-def read_lines(path: Path, limit: int = LARGE) -> list[str]:
-    """A text file's lines, with their ends; none if there is no file."""
+def read_lines(path: Path) -> Iterator[str]:
+    """A text file's lines, with their ends, one by one; none if there is no file."""
     try:
-        return read(path, limit).decode(errors="replace").splitlines(keepends=True)
+        with os.fdopen(_regular(path, os.O_RDONLY), "rb") as file:
+            while line := file.readline(SMALL):
+                yield line.decode(errors="replace")
     except FileNotFoundError:
-        return []
+        return
     except OSError as error:
         raise UsageError(f"{str(path)!r} cannot be read: {error.strerror or error}") from None
+
+
+def understood(facts: Any) -> Any:
+    """What a file of a run folder holds, without its schema; a UsageError if a newer quell wrote it."""
+    if not isinstance(facts, dict) or (schema := facts.pop("schema", SCHEMA)) == SCHEMA:
+        return facts
+    raise UsageError(f"it was written by a newer quell (schema {schema!r:.20}, this one knows {SCHEMA}): upgrade quell")
 
 
 def as_table(line: str) -> dict[str, Any] | None:
@@ -103,7 +131,8 @@ def sync_folder(path: Path) -> None:
 
 def _regular(path: Path, flags: int) -> int:
     descriptor = os.open(path, flags | _CAREFULLY, 0o666)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or (flags & os.O_ACCMODE != os.O_RDONLY and found.st_nlink > 1):
         os.close(descriptor)
-        raise OSError(f"{path} is not a regular file")
+        raise OSError(f"{path.name} is not a regular file of its own")
     return descriptor

@@ -12,21 +12,32 @@ import os
 import re
 import shutil
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from quell.config import Config, check_out, check_run_name, from_dict, to_dict
+from quell.config import Config, changed, check_out, check_run_name, from_dict, replace, to_dict
 from quell.errors import UsageError
 from quell.runs import checkpoint, files
 from quell.runs.files import write_atomically
-from quell.runs.versions import versions
+from quell.runs.versions import packages, versions
 
 LEFTOVERS = [
     f".{name}.tmp" for name in ("config.json", "versions.json", "metrics.jsonl", "metrics.csv", "forked-from.txt")
 ]
+FREE_TO_CHANGE = (
+    "steps",
+    "target",
+    "eval_every",
+    "eval_episodes",
+    "checkpoint_every",
+    "keep_checkpoints",
+    "max_trouble",
+)
+"""Settings that a resumed run may change: they do not alter the iterations already made."""
 _COMPONENT = re.compile(r"[^./\0][^/\0]{0,199}")
 
 
@@ -113,14 +124,15 @@ class Run:
 
     def update_config(self, config: Config) -> None:
         """Record settings that a resumed run was allowed to change."""
-        write_atomically(self.path / "config.json", json.dumps(to_dict(config), indent=1).encode())
+        facts = {"schema": files.SCHEMA, **to_dict(config)}
+        write_atomically(self.path / "config.json", json.dumps(facts, indent=1).encode())
 
     def fork(self, config: Config) -> Run:
         """A new, locked folder beside this one with its checkpoints and metrics, but another config."""
         here = self.path.resolve()
         own = here.parent.name == self.config.method and here.parent.parent.name == folder_name(self.config.task)
         copy = Run.create(config, here.parents[2] if own else here.parent)
-        checkpoint.copy(self.checkpoints, copy.checkpoints)
+        checkpoint.copy(self.checkpoints, copy.checkpoints, {"config": to_dict(config)})
         with suppress(FileNotFoundError):
             files.write_new(copy.path / "metrics.jsonl", files.read(self.path / "metrics.jsonl", files.LARGE))
         write_atomically(copy.path / "forked-from.txt", f"{self.path.name}\n".encode())
@@ -133,11 +145,38 @@ class Run:
     @property
     def config(self) -> Config:
         try:
-            config = from_dict(files.read_json(self.path / "config.json"))
-        except (OSError, ValueError) as error:
+            config = from_dict(files.understood(files.read_json(self.path / "config.json")))
+        except files.MALFORMED as error:
             raise UsageError(f"{self.path / 'config.json'} cannot be read: {error}") from None
         _component(config.method, "method")
         return config
+
+    def config_of(self, state: dict[str, Any]) -> Config:
+        """The config that a checkpoint was trained with, and of config.json what may change; no other edit is taken."""
+        try:
+            trained, now = from_dict(state["config"]), self.config
+        except KeyError:
+            raise UsageError(f"the checkpoint of {str(self.path)!r} does not say what it was trained with") from None
+        differing = [name for name in changed(trained, now) if name not in FREE_TO_CHANGE]
+        if differing:
+            raise UsageError(
+                f"{str(self.path / 'config.json')!r} was edited: {', '.join(differing)} "
+                f"differ{'s' * (len(differing) == 1)} from what the checkpoint was trained with; undo it "
+                "(`quell resume RUN --fork` takes changes as flags)"
+            )
+        return replace(trained, {name: getattr(now, name) for name in FREE_TO_CHANGE})
+
+    def warn_of_versions(self) -> None:
+        """Say which packages are not those that the run was begun with: bits may then differ."""
+        with suppress(*files.MALFORMED):
+            before, now = files.read_json(self.path / "versions.json")["packages"], packages()
+            others = [
+                f"{name} {before[name]} (now {now[name]})" for name in now if before.get(name, now[name]) != now[name]
+            ]
+            if others:
+                warnings.warn(
+                    f"this run was begun with {', '.join(others)}: results may differ in their bits", stacklevel=3
+                )
 
     def metrics(self) -> Iterator[dict[str, Any]]:
         """Rows of metrics.jsonl; a half-written last line is left out."""
@@ -155,6 +194,6 @@ def folder_name(task: str) -> str:
 
 def _component(name: str, what: str) -> str:
     """A name that is one folder's, so that a run stays inside the run root."""
-    if not _COMPONENT.fullmatch(name):
+    if not _COMPONENT.fullmatch(name) or not name.isprintable():
         raise UsageError(f"{what} {name!r:.80} cannot be the name of a folder")
     return name

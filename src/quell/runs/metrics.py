@@ -152,8 +152,8 @@ class Board:
         from tensorboardX.summary import scalar
 
         self._event, self._scalar = Event, scalar
-        # Its name has the second in which it is made, and it would write over another of that second.
-        self._writer = EventsWriter(str(folder / "events"), f".{after:012d}.{os.getpid()}")
+        # Files are read in the order of their names, which have the second they are made in: a clock may be set back.
+        self._writer = EventsWriter(str(folder / f"events.{sum(1 for _ in folder.iterdir()):06d}"))
         # A reader forgets the steps from here on, which a run that was killed does again.
         start = SessionLog(status=SessionLog.START)
         self._writer.write_event(Event(wall_time=time.time(), step=after + 1, session_log=start))

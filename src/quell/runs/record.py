@@ -16,13 +16,17 @@ from typing import Any
 import numpy as np
 
 from quell.config import Config, from_dict, to_dict
-from quell.errors import QuellError, UsageError
-from quell.runs.checkpoint import write_atomically
+from quell.errors import UsageError
+from quell.runs import files
 from quell.runs.folder import Run
 
 POINTS = 100
 """Points of a thinned curve."""
 CURVE = ("iteration", "steps", "return", "ratio", "evaluation")
+NO_REWARD = "(no reward)"
+"""Beside the score of runs that are `flat`."""
+LARGEST = 1 << 24
+"""Bytes of a record, at most."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,12 @@ class Record:
         """Mean return of the untrained policy."""
         return float(np.mean(self.untrained))
 
+    @property
+    def flat(self) -> bool:
+        """Whether every return that is known, in training and after it, is the same: no reward was seen."""
+        known = {*self.curve["return"], *self.untrained, *(value for values in self.final.values() for value in values)}
+        return len(known - {None}) == 1
+
     def series(self, name: str) -> tuple[list[float], list[float]]:
         """(steps, values) of one line of the curve, where it has values."""
         points = zip(self.curve["steps"], self.curve[name], strict=True)
@@ -68,14 +78,14 @@ class Record:
         facts = {**vars(self), "config": to_dict(self.config)}
         parts = [f'"{name}": {json.dumps(value, sort_keys=True)}' for name, value in facts.items()]
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, ("{\n" + ",\n".join(parts) + "\n}\n").encode())
+        files.write_atomically(path, ("{\n" + ",\n".join(parts) + "\n}\n").encode())
 
 
 def read(path: Path) -> Record:
     """A record; a UsageError if the file is none."""
     try:
-        return from_facts(json.loads(path.read_bytes()))
-    except (OSError, ValueError, KeyError, TypeError, QuellError) as error:
+        return from_facts(files.read_json(path, LARGEST))
+    except files.MALFORMED as error:
         raise UsageError(f"{str(path)!r} is not the record of a run: {error}") from None
 
 
@@ -103,7 +113,7 @@ def from_facts(facts: Mapping[str, Any]) -> Record:
         facts = {**facts, "curve": thin(rows), "label": label, "variance": variance_ratio(rows)}
     needed = {name: facts[name] for name in ("versions", "final", "curve")}
     more = {"label": facts.get("label", ""), "variance": facts.get("variance")}
-    return Record(config, untrained=facts.get("untrained", []), **needed, **more)
+    return _checked(Record(config, untrained=facts.get("untrained", []), **needed, **more))
 
 
 def from_folder(run: Run) -> Record:
@@ -113,7 +123,26 @@ def from_folder(run: Run) -> Record:
     final = {
         name: [row[metric] for row in history if row.get(metric) is not None][-1:] for name, metric in evaluated.items()
     }
-    return Record(run.config, {}, final, [], thin(history), variance=variance_ratio(history))
+    return _checked(Record(run.config, {}, final, [], thin(history), variance=variance_ratio(history)))
+
+
+def _checked(record: Record) -> Record:
+    """The record, if it is made of what records are made of; a ValueError if not."""
+    returns = {**record.final, "untrained": record.untrained}
+    lengths = {len(record.curve[name]) for name in CURVE if name != "iteration"}
+    if not {"sampled", "mean_action"} <= record.final.keys() or len(lengths) > 1 or None in record.curve["steps"]:
+        raise ValueError("a column of its curve or returns is missing or cut short")
+    for name, values in {**returns, **record.curve, "variance": [record.variance]}.items():
+        if not isinstance(values, list) or not all(value is None or is_number(value) for value in values):
+            raise ValueError(f"{name!r:.40} is no list of finite numbers")
+    if None in [value for values in returns.values() for value in values] or not isinstance(record.label, str):
+        raise ValueError("a return or the label is missing")
+    return record
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value from JSON is a number that can be computed with."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
 
 
 def thin(history: Sequence[Mapping[str, Any]], points: int = POINTS) -> dict[str, list[float | None]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +15,22 @@ RECORDED_PACKAGES = (
 )
 
 
+def packages() -> dict[str, str]:
+    """Versions of what is installed."""
+    found = {}
+    for package in RECORDED_PACKAGES:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            found[package] = importlib.metadata.version(package)
+    return found
+
+
 def versions() -> dict[str, Any]:
     """Python, platform, package versions and, in a checkout, the commit."""
-    packages = {}
-    for package in RECORDED_PACKAGES:
-        try:
-            packages[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
         "commit": _commit(),
-        "packages": packages,
+        "packages": packages(),
     }
 
 

@@ -2,4 +2,5 @@
 
 progress  one run, and how it is stopped        campaign  many runs
 counter   one line that counts                  tables    columns            numbers  times, scores and steps in words
+stopping  signals, heard while Python is busy   streams   stderr, which may be lost
 """

@@ -12,6 +12,7 @@ from rich.progress import Progress as Bars
 
 from quell.terminal.numbers import clock
 from quell.terminal.progress import bars
+from quell.terminal.streams import say
 
 
 class CampaignDisplay:
@@ -74,7 +75,7 @@ class CampaignDisplay:
         if self._bars is not None:
             self._bars.console.print(text, markup=False, highlight=False)
         else:
-            print(text, file=sys.stderr, flush=True)
+            say(text)
 
     def _done(self) -> float:
         return sum(self._seconds[title] * share for title, share in self._shares.items())

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import signal
 import sys
+import threading
 import time
+from contextlib import ExitStack, redirect_stderr
 from types import FrameType
 from typing import Any
 
@@ -13,7 +15,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TextColumn
 from rich.progress import Progress as Bars
 
+from quell.terminal import stopping
 from quell.terminal.numbers import clock
+from quell.terminal.stopping import ENDING
+from quell.terminal.streams import Steady, say
 from quell.training.callbacks import Callback
 
 EVERY = 10.0
@@ -31,27 +36,32 @@ class Interrupted(KeyboardInterrupt):
 class Display(Callback):
     """A live bar with an ETA on a terminal, a plain line now and then elsewhere.
 
-    SIGINT and SIGTERM ask the run to stop after the current iteration; a second one interrupts at once.
+    SIGINT, SIGTERM and SIGHUP ask the run to stop after the current iteration; a second one interrupts at once.
     """
 
     def __init__(self, title: str, budget: int, *, plain: bool | None = None) -> None:
         self.title, self.budget = title, budget
         self.signal = 0
         """The number of the signal that asked to stop, if one did."""
-        self.plain = not sys.stderr.isatty() if plain is None else plain
+        self.plain = not Steady(sys.stderr).isatty() if plain is None else plain
+        self._shown, self._took, self._told = time.monotonic(), 0.0, threading.Lock()
         self._last_line = 0.0
         self._first: tuple[float, float] | None = None
         self._eval: float | None = None
         self._ratios: list[float] = []
         self._bar: Bars | None = None
         self._previous: dict[int, Any] = {}
+        self._around = ExitStack()
 
     def __enter__(self) -> Display:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in ENDING:
             try:
-                self._previous[number] = signal.signal(number, self._on_signal)
+                if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
+                    self._previous[number] = signal.signal(number, self._on_signal)
             except ValueError:  # not the main thread: the application owns its signals
                 break
+        self._around.enter_context(stopping.handled(self._announce))
+        self._around.enter_context(redirect_stderr(Steady(sys.stderr)))
         if not self.plain:
             share = BarColumn(bar_width=24), TextColumn("{task.percentage:>3.0f}%"), MofNCompleteColumn()
             self._bar = bars(TextColumn("[bold]{task.description}"), *share, TextColumn("{task.fields[facts]}"))
@@ -62,6 +72,7 @@ class Display(Callback):
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()
+        self._around.close()
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
@@ -69,8 +80,18 @@ class Display(Callback):
         if self.stop_requested:
             raise Interrupted(number)
         self.stop_requested, self.signal = True, number
+        self._announce(number)
+
+    def _announce(self, number: int) -> None:
+        """Say, once, what a signal will lead to; a listener may be quicker than Python's own handler."""
+        if self._told.acquire(blocking=False):
+            took = f"the last one took {self._took:.2g} s" if self._took else "the first one may take a minute"
+            text = f"stopping: this iteration is finished ({took}) and saved; once more ends the run at once"
+            say(text) if self._bar is None else self._bar.console.print(text, markup=False, highlight=False)
 
     def on_iteration(self, row: dict[str, Any]) -> None:
+        now = time.monotonic()
+        self._shown, self._took = now, now - self._shown
         self._eval = row.get("eval/return", self._eval)
         if math.isfinite(row.get("variance/ratio", math.nan)):
             self._ratios = [*self._ratios[-49:], row["variance/ratio"]]
@@ -78,7 +99,6 @@ class Display(Callback):
             done = min(row["steps"], self.budget)
             self._bar.update(self._task, completed=done, facts=f"ETA {self._eta(row)}  {self._facts(row)}")
             return
-        now = time.monotonic()
         if now - self._last_line >= EVERY or row["steps"] >= self.budget or row.get("eval/reached"):
             self._last_line = now
             share = min(1.0, row["steps"] / self.budget)

@@ -14,6 +14,7 @@ from quell.runs.metrics import MetricsWriter
 from quell.tasks.base import Task
 from quell.training.callbacks import Callback
 from quell.training.iteration import Row, Trainer
+from quell.training.methods import make_problem, make_task
 from quell.training.state import TrainState
 
 FAILED_SAVES = 3
@@ -30,19 +31,21 @@ def run_training(
     task: Task | None = None,
 ) -> TrainState:
     """Train until the budget is spent, the target reached, or a callback asks to stop; always leaves a checkpoint."""
-    trainer = Trainer(config, compute, task)
+    task = task or make_task(config)
+    saved = checkpoint.load_newest(run.checkpoints) if resume else None
+    state = TrainState.from_checkpoint(config, make_problem(config, task), *saved) if saved else None
+    writer = MetricsWriter(run.path, after=state.iteration if state else 0)  # whatever is wrong with it is told first
     try:
-        saved = checkpoint.load_newest(run.checkpoints) if resume else None
-        state = TrainState.from_checkpoint(config, trainer.problem, *saved) if saved else trainer.initial_state()
-        writer = MetricsWriter(run.path, after=state.iteration)
+        trainer = Trainer(config, compute, task)
         try:
-            if not saved:
+            if state is None:
+                state = trainer.initial_state()
                 _save(run, state, config)
             return _loop(trainer, state, run, writer, callbacks)
         finally:
-            writer.close()
+            trainer.close()
     finally:
-        trainer.close()
+        writer.close()
 
 
 def _loop(

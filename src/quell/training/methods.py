@@ -341,6 +341,8 @@ def make_policy(config: Config, task: Task) -> Policy:
             f"method {config.method!r} needs a stochastic policy: its policy gradient is not defined without"
         )
     made: Policy = chosen.make(task)
+    if made.own and isinstance(config.step, Natural):
+        raise UsageError("the natural step knows quell's own networks alone: with yours, use step='adam' or another")
     return made
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from quell.config import Config, to_dict
 from quell.errors import QuellError
 from quell.estimate import Problem
+from quell.policy.network import Policy
 from quell.policy.normalise import ObsStats
 from quell.types import Array, State
 from quell.update import from_arrays, to_arrays
@@ -80,16 +82,15 @@ class TrainState:
     def from_checkpoint(
         config: Config, problem: Problem, arrays: dict[str, Array], facts: dict[str, Any]
     ) -> TrainState:
-        theta = arrays["theta"]
-        if theta.shape != (problem.policy.dim,):
-            raise QuellError(f"the checkpoint has {theta.size} parameters, this configuration {problem.policy.dim}")
+        theta, obs = learned(problem.policy, arrays, facts)
         memory = {name.removeprefix("estimator."): a for name, a in arrays.items() if name.startswith("estimator.")}
         fresh = config.estimator.init(problem)
         if {k: v.shape for k, v in fresh.items()} != {k: v.shape for k, v in memory.items()}:
             raise QuellError("the checkpoint's estimator state does not fit this configuration")
         step = from_arrays(config.step, problem.policy, theta, arrays)
+        _check_facts(facts, COUNTERS)
         counters = {name: facts[name] for name in COUNTERS}
-        return TrainState(theta, step, memory, saved_stats(arrays, facts), **counters, best=saved_best(arrays, facts))
+        return TrainState(theta, step, memory, obs, **counters, best=saved_best(problem.policy, arrays, facts))
 
 
 def finished(config: Config, steps: int, best: float) -> bool:
@@ -97,14 +98,30 @@ def finished(config: Config, steps: int, best: float) -> bool:
     return steps >= config.steps or (config.target is not None and best >= config.target)
 
 
-def saved_best(arrays: dict[str, Array], facts: dict[str, Any]) -> Best | None:
+def saved_best(policy: Policy, arrays: dict[str, Array], facts: dict[str, Any]) -> Best | None:
     """The best policy that a checkpoint holds; older ones hold none."""
     if "best.theta" not in arrays:
         return None
-    when = facts["best.iteration"], facts["best.steps"]
-    return Best(float(arrays["best.score"][0]), arrays["best.theta"], saved_stats(arrays, facts, "best."), *when)
+    theta, obs = learned(policy, arrays, facts, "best.")
+    return Best(float(arrays["best.score"].sum()), theta, obs, facts["best.iteration"], facts["best.steps"])
 
 
-def saved_stats(arrays: dict[str, Array], facts: dict[str, Any], prefix: str = "") -> ObsStats:
-    """The statistics of observations that a checkpoint holds."""
-    return ObsStats(facts[f"{prefix}obs_count"], arrays[f"{prefix}obs.total"], arrays[f"{prefix}obs.squares"])
+def learned(
+    policy: Policy, arrays: dict[str, Array], facts: dict[str, Any], prefix: str = ""
+) -> tuple[Array, ObsStats]:
+    """theta and the observations' statistics in a checkpoint; says when they are not those of such a policy."""
+    shapes = {"theta": (policy.dim,), "obs.total": (policy.obs_size,), "obs.squares": (policy.obs_size,)}
+    shapes |= {"score": (1,)} if prefix else {}
+    for name, shape in shapes.items():
+        array = arrays.get(prefix + name)
+        if array is None or array.shape != shape or array.dtype.kind != "f" or not np.isfinite(array).all():
+            found = "missing" if array is None else f"{array.dtype} {array.shape}"
+            raise QuellError(f"the checkpoint's {prefix}{name} ({found}) does not fit this configuration ({shape})")
+    _check_facts(facts, [prefix + name for name in ("iteration", "steps", "obs_count")])
+    stats = facts[f"{prefix}obs_count"], arrays[f"{prefix}obs.total"], arrays[f"{prefix}obs.squares"]
+    return arrays[f"{prefix}theta"], ObsStats(*stats)
+
+
+def _check_facts(facts: dict[str, Any], names: Sequence[str]) -> None:
+    if missing := [name for name in names if name not in facts]:
+        raise QuellError(f"the checkpoint lacks {', '.join(missing)}")

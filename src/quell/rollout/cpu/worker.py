@@ -21,6 +21,7 @@ from quell.errors import QuellError
 from quell.rollout.cpu.memory import SharedArrays
 from quell.rollout.simulate import LocalSimulator, Results, Setting
 from quell.tasks.mujoco import without_clock
+from quell.terminal.streams import Steady
 from quell.types import Episodes
 
 PR_SET_PDEATHSIG = 1
@@ -30,6 +31,7 @@ def main(pipe: int, memory: int, place: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the engine's to handle
     # Unstable physics is data here; by default MuJoCo would write a log file into the working directory.
     mujoco.set_mju_user_warning(lambda message: None)
+    sys.stdout, sys.stderr = Steady(sys.stdout), Steady(sys.stderr)  # a lost terminal is no environment's failure
     connection = Connection(pipe)
     try:
         serve(connection, memory, place)

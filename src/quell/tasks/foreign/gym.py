@@ -93,7 +93,7 @@ class Source:
         except gymnasium.error.UnregisteredEnv as error:
             known = did_you_mean(self.env_id, gymnasium.registry)
             raise UsageError(f"Gymnasium has no environment {self.env_id!r}{known}") from error
-        except (TypeError, gymnasium.error.Error) as error:
+        except Exception as error:  # an environment may raise anything over arguments it does not like
             raise UsageError(f"gym:{self.env_id} cannot be made: {error}") from error
 
     def _time_limit(self, env: Any) -> int | None:

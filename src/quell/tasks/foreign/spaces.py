@@ -8,6 +8,7 @@ space holds integers, and cast to its dtype; for Discrete, the index of the choi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,8 @@ import numpy as np
 from quell.errors import UsageError
 from quell.tasks.base import Array
 
+PICTURE = 10_000
+"""Numbers of the largest one that is taken."""
 Fill = Callable[[Array, Any], None]
 """fill(row, observation) writes the flattened observation into the row; ValueError when it does not fit."""
 
@@ -25,6 +28,8 @@ def observation_filler(space: Any) -> tuple[int, Fill]:
     from gymnasium import spaces
 
     if isinstance(space, spaces.Box | spaces.MultiBinary):
+        if len(space.shape) > 1 and math.prod(space.shape) > PICTURE:
+            raise UsageError(_too_large(space.shape))
         return int(np.prod(space.shape)), _fill_box(space.shape)
     if isinstance(space, spaces.Discrete):
         return int(space.n), _fill_one_hot(int(space.n), int(space.start))
@@ -40,6 +45,15 @@ def observation_filler(space: Any) -> tuple[int, Fill]:
             [observation_filler(space.spaces[key]) for key in keys], lambda value: [value[key] for key in keys]
         )
     raise UsageError(f"observations of the kind {space} cannot be flattened to a fixed number of values")
+
+
+def _too_large(shape: tuple[int, ...]) -> str:
+    size = math.prod(shape)
+    flat = f"pictures of {' x '.join(map(str, shape))} = {size:,} numbers, which networks here take flat"
+    return (
+        f"observations are {flat}: ten episodes of 1,000 steps would fill {size * 4e4 / 2**30:.1f} GiB. Make them "
+        f"smaller (gymnasium.wrappers.ResizeObservation, up to {PICTURE:,} numbers), or describe the state in numbers"
+    )
 
 
 def _fill_box(shape: tuple[int, ...]) -> Fill:

@@ -1,0 +1,93 @@
+"""quell sweep TASK --grid SETTING=VALUE,VALUE: many settings and seeds of one task and method; also `train --seeds`."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from quell.campaign.runner import Runner
+from quell.campaign.sweep import Sweep, parse_grid, trials
+from quell.commands.arguments import UNSET
+from quell.commands.train import Asked, read_settings
+from quell.config import check_out, check_run_name
+from quell.errors import UsageError
+from quell.rollout import default_workers
+from quell.runs.folder import folder_name
+from quell.terminal.campaign import CampaignDisplay
+from quell.terminal.tables import show
+from quell.training.methods import make_policy, make_task
+
+DESCRIPTION = """Train TASK with every combination of a grid's values, or with some drawn at random, on several seeds,
+and print a table: mean actions of the final policies on fresh episodes. Other settings are those of `quell train`.
+
+  quell sweep hopper --method es --grid lr=0.01,0.03 sigma=0.02,0.05 --random 3 --seeds 3 --steps 1e5
+
+Finished runs are not repeated: the same command, or a larger grid, goes on where it stopped. Records go to
+OUT/NAME/summaries, which `quell report OUT/NAME` shows."""
+
+
+@dataclass(frozen=True)
+class SweepFlags:
+    """What is varied, and where runs go."""
+
+    grid: tuple[str, ...] = ()
+    """What to vary, as SETTING=VALUE,VALUE,...; several make a grid."""
+    random: Annotated[int | None, UNSET] = None
+    """As many combinations of the grid, drawn at random, instead of all."""
+    seeds: int = 3
+    """Seeds 0 to SEEDS-1 of each."""
+    episodes: int = 20
+    """Episodes of each final evaluation."""
+    jobs: Annotated[int | None, UNSET] = None
+    """Runs at a time, one process each; by default one per core."""
+    out: Path = Path("runs/sweeps")
+    """Where sweeps go."""
+    name: Annotated[str | None, UNSET] = None
+    """The sweep's folder there, instead of <task>-<method>."""
+
+
+def main(arguments: list[str]) -> int:
+    asked = read_settings(arguments, SweepFlags, command="sweep", description=DESCRIPTION)
+    grid, random = asked.others.pop("grid"), asked.others.pop("random")
+    if not grid:
+        raise UsageError("what shall vary? --grid SETTING=VALUE,VALUE")
+    if random is not None and random < 1:
+        raise UsageError(f"--random {random} must be at least 1")
+    return run(asked, trials(parse_grid(grid, asked.config), random), **asked.others)
+
+
+def run(
+    asked: Asked,
+    chosen: list[dict[str, Any]],
+    *,
+    seeds: int,
+    out: Path,
+    name: str | None,
+    episodes: int = 20,
+    jobs: int | None = None,
+) -> int:
+    """Train what is missing, and print the table of what there is."""
+    for flag, value in (("seeds", seeds), ("episodes", episodes), ("jobs", jobs)):
+        if value is not None and value < 1:
+            raise UsageError(f"--{flag} {value} must be at least 1")
+    config, given = asked.config, asked.given
+    folder = out / check_run_name(name or f"{folder_name(config.task)}-{config.method}")
+    sweep = Sweep(config, chosen, seeds, episodes, folder, asked.trust)
+    todo = sweep.jobs()
+    for job in todo:  # complain before the first run
+        make_policy(job.config, given or make_task(job.config))
+        job.check()
+    check_out(folder)
+    due = [job for job in todo if not job.done]
+    outcomes = Runner(jobs or default_workers(), CampaignDisplay({job.title: 1.0 for job in due})).run(due)
+    for outcome in outcomes:
+        if outcome.status == "failed":
+            print(f"FAILED  {outcome.job.title}: {outcome.message}; the same command tries again", file=sys.stderr)
+    show(*sweep.rows())
+    print(f"mean actions, {episodes} fresh episodes of each final policy; records in {folder}/summaries")
+    if any(outcome.status == "stopped" for outcome in outcomes):
+        print("stopped; the same command goes on", file=sys.stderr)
+        return 130
+    return int(any(outcome.status == "failed" for outcome in outcomes))

@@ -1,0 +1,102 @@
+"""Signals that end a program of the command line, heard while it is busy.
+
+Python runs a handler only between two instructions of its own, and a compilation or a large sum may be a minute away
+from the next; an exception raised amid an import may get lost there, or crash it. So the process ends on the spot: what
+it leaves is what a kill leaves. Runs are the exception: the first signal has them saved (`handled`).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+
+from quell.terminal.streams import Steady, say
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SHOW_CURSOR = "\x1b[?25h"
+_ending = threading.Lock()
+
+
+class Listener:
+    """Hears every signal at once, in a thread of its own: says what follows from the first, and ends at the second."""
+
+    def __init__(self) -> None:
+        self.first: Callable[[int], object] = end
+        self.second: Callable[[int], object] = end
+        self.words = "interrupted; a run goes on from its last checkpoint with `quell resume RUN`"
+
+    def listen(self, ears: socket.socket) -> None:
+        count = 0
+        while numbers := ears.recv(16):
+            for number in set(numbers) & set(ENDING):
+                count += 1
+                (self.first if count == 1 else self.second)(number)
+
+
+listener: Listener | None = None
+"""There is one while a command of the command line runs, and none in a user's own program."""
+
+
+def end(number: int, frame: FrameType | None = None) -> None:
+    """The last words, and the end of this process and its children."""
+    if not _ending.acquire(blocking=False):
+        return
+    if Steady(sys.stderr).isatty():
+        Steady(sys.stderr).write(SHOW_CURSOR)  # which a progress bar hides
+    say(f"quell: error: {listener.words if listener else 'interrupted'}")
+    with suppress(OSError):  # where there is no such file, workers see by themselves that nobody is there any more
+        for children in Path("/proc/self/task").glob("*/children"):
+            for child in children.read_text().split():
+                os.kill(int(child), signal.SIGKILL)
+    os._exit(128 + number)
+
+
+def begun(folder: Path) -> None:
+    """From here on, the last words name this run."""
+    if listener is not None:
+        listener.words = f"ended at once; the run goes on from its last checkpoint with `quell resume {folder}`"
+
+
+@contextmanager
+def handled(first: Callable[[int], object], second: Callable[[int], object] = end) -> Iterator[None]:
+    """While it lasts, this is what signals lead to, besides the handlers that the program has in Python."""
+    if listener is not None:
+        listener.first, listener.second = first, second
+    try:
+        yield
+    finally:
+        if listener is not None:
+            listener.first = listener.second = end
+
+
+@contextmanager
+def heard() -> Iterator[None]:
+    """While it lasts, a signal ends this process, or, during a run, the second one does, within a second."""
+    global listener
+    mouth, ears = socket.socketpair()
+    mouth.setblocking(False)
+    listener = Listener()
+    thread = threading.Thread(target=listener.listen, args=(ears,), daemon=True)
+    thread.start()
+    signal.set_wakeup_fd(mouth.fileno(), warn_on_full_buffer=False)
+    before = {number: signal.getsignal(number) for number in ENDING}
+    for number in ENDING:
+        if number != signal.SIGHUP or before[number] != signal.SIG_IGN:  # as nohup has it
+            signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(-1)
+        mouth.close()
+        thread.join()
+        ears.close()
+        listener = None

@@ -1,0 +1,45 @@
+"""Standard streams that may be lost: a closed terminal, `| head -1`, a full disk behind `2> log`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from typing import Any
+
+
+class Steady:
+    """A stream whose loss nobody feels: what cannot be written is dropped."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with suppress(OSError, ValueError, AttributeError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError, ValueError, AttributeError):
+            self._stream.flush()
+
+    def isatty(self) -> bool:
+        return bool(self._stream is not None and self._stream.isatty())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def open_all() -> None:
+    """Give closed descriptors (`2>&-`) something to be, or a run's files would take their numbers, and their text."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+
+
+def say(text: str) -> None:
+    """A line on stderr, whatever has become of it; what a file smuggled into it cannot steer a terminal."""
+    shown = "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)
+    print(shown, file=Steady(sys.stderr), flush=True)
