@@ -119,6 +119,16 @@ class TestPublished:
         assert scores in (RESULTS.parent / "README.md").read_text()
         assert self.printed in (RESULTS.parent / "docs" / "benchmark.md").read_text()
 
+    def test_the_page_on_natural_steps_prints_the_same_cells(self) -> None:
+        first = self.printed.split("\n\n")[0].replace("**", "")
+        scores = {line.split(" | ")[0].strip("| "): line for line in first.splitlines()}
+        page = (RESULTS.parent / "docs" / "natural.md").read_text().partition("What the parts are worth")[2]
+        rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ") and "±" in line]
+        assert len(rows) == 6
+        for task, cv, trpo, es in rows:
+            assert f" {cv} | {es} |" in scores[task], task
+            assert f"| {trpo} |" in scores[task], task
+
     def test_no_seed_was_tuned_on(self) -> None:
         assert max(record.config.seed for record in self.records) < FIRST_SEED
 
