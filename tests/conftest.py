@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
+import os
+import shutil
+import tempfile
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -15,6 +19,13 @@ from quell.policy import Policy
 from quell.rollout.simulate import LocalSimulator, Results, Setting
 from quell.tasks.base import Task
 from quell.types import Array, Batch, Episodes, Rollouts, State, Sums, Trajectories
+
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    # What one test compiles, others need not: in this process, in xdist's, and in those that tests start.
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = _compiled = tempfile.mkdtemp(prefix="quell-tests-")
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+    atexit.register(shutil.rmtree, _compiled, ignore_errors=True)
 
 
 class Collector:

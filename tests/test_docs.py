@@ -18,6 +18,7 @@ import tyro
 import quell.tasks
 from quell import cli, registry
 from quell.commands.settings import ResumeFlags, TrainFlags
+from quell.commands.sweep import SweepFlags
 from quell.config import Config
 from quell.training.methods import make_config
 
@@ -121,7 +122,7 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def parsed_only(*arguments: Any, **keywords: Any) -> Any:
         known = tyro_cli(*arguments, **keywords)
-        if keywords["prog"].split()[1] in ("train", "resume"):
+        if keywords["prog"].split()[1] in ("train", "resume", "sweep"):
             return known
         raise Understood
 
@@ -134,6 +135,8 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tyro.cli", parsed_only)
     monkeypatch.setattr("quell.api.start", understood)
     monkeypatch.setattr("quell.api.resume", understood)
+    monkeypatch.setattr("quell.campaign.runner.Runner.run", understood)
+    monkeypatch.setattr("quell.commands.sweep.check_out", lambda folder: folder)
     monkeypatch.setattr("quell.commands.resume.find_run", Path)
     monkeypatch.setattr("quell.commands.resume.Run.open", lambda path: SomeRun())
     monkeypatch.setattr("quell.tasks.trusted", lambda name, horizon: quell.tasks.get("swimmer"))
@@ -163,7 +166,7 @@ def known_flags() -> set[str]:
     for command in cli.COMMANDS:
         arguments = getattr(importlib.import_module(f"quell.commands.{command}"), "Arguments", TrainFlags)
         names |= {item.name for item in dataclasses.fields(arguments)}
-    names |= {item.name for item in dataclasses.fields(ResumeFlags)}
+    names |= {item.name for flags in (ResumeFlags, SweepFlags) for item in dataclasses.fields(flags)}
     inside = {"coefficients": "estimator.", "discount": "estimator.", "critic": "estimator."}
     for kind in registry.KINDS:
         where = "" if kind == "engine" else f"{inside.get(kind, '')}{kind}."

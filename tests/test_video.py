@@ -30,7 +30,7 @@ def trained(task: Any, out: Path, **settings: Any) -> quell.Result:
     return quell.train(task, out=out, progress=False, **small, **settings)
 
 
-@pytest.mark.parametrize("task", ["lqr-302", "roboschool-pong", "gym:CartPole-v1"])
+@pytest.mark.parametrize("task", ["lqr-302", "roboschool-pong", "roboschool-halfcheetah", "gym:CartPole-v1"])
 @pytest.mark.parametrize("sample", [False, True])
 def test_a_film_is_the_first_episode_of_an_evaluation(task: str, sample: bool, tmp_path: Path) -> None:
     result = trained(task, tmp_path, horizon=60)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import signal
 
 import pytest
@@ -80,6 +81,18 @@ def test_a_live_bar(screen: io.StringIO, capsys: pytest.CaptureFixture[str]) -> 
     assert "40%" in shown
     assert "eval 30" in shown
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("title", ["hopper cv", "dm-cartpole-swingup cv", "roboschool-halfcheetah ppo+s+a+m"])
+def test_eighty_columns_show_steps_and_eta(title: str, screen: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    narrow = rich.console.Console(file=screen, force_terminal=True, width=80)
+    monkeypatch.setattr(progress, "Console", lambda stderr: narrow)
+    with Display(title, 1_000_000, plain=False) as display:
+        display.on_iteration(row(412_000, **{"eval/return": 30.0, "variance/es": 2.0, "variance/ratio": 0.5}))
+    last = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue()).strip().splitlines()[-1]
+    assert len(last) <= 80
+    for shown in (title, "41%", "412000/1000000", "ETA 0:01:58"):
+        assert shown in last
 
 
 def test_the_first_signal_asks_and_the_second_interrupts() -> None:

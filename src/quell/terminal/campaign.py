@@ -7,8 +7,8 @@ import threading
 import time
 from collections.abc import Mapping
 
-from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
+from rich.progress import TaskID
 
 from quell.terminal.numbers import clock
 from quell.terminal.progress import bars
@@ -31,8 +31,7 @@ class CampaignDisplay:
 
     def __enter__(self) -> CampaignDisplay:
         if not self.plain:
-            columns = TextColumn("{task.description}"), BarColumn(bar_width=30)
-            self._bars = bars(*columns, TextColumn("{task.percentage:>3.0f}%"), TextColumn("{task.fields[facts]}"))
+            self._bars = bars("{task.description}")
             self._overall = self._bars.add_task("[bold]all runs", total=self._total, facts="starting")
             self._bars.start()
         return self

@@ -14,6 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TextColumn
 from rich.progress import Progress as Bars
+from rich.table import Column
 
 from quell.terminal import stopping
 from quell.terminal.numbers import clock
@@ -23,6 +24,8 @@ from quell.training.callbacks import Callback
 
 EVERY = 10.0
 """Seconds between lines where there is no terminal."""
+WIDE = 110
+"""Columns from which on there is room for long bars."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -63,8 +66,7 @@ class Display(Callback):
         self._around.enter_context(stopping.handled(self._announce))
         self._around.enter_context(redirect_stderr(Steady(sys.stderr)))
         if not self.plain:
-            share = BarColumn(bar_width=24), TextColumn("{task.percentage:>3.0f}%"), MofNCompleteColumn()
-            self._bar = bars(TextColumn("[bold]{task.description}"), *share, TextColumn("{task.fields[facts]}"))
+            self._bar = bars("[bold]{task.description}", MofNCompleteColumn())
             self._task = self._bar.add_task(self.title, total=self.budget, facts="starting")
             self._bar.start()
         return self
@@ -129,6 +131,12 @@ class Display(Callback):
         return "  ".join(parts)
 
 
-def bars(*columns: ProgressColumn) -> Bars:
-    """Live bars on stderr, so that stdout stays a program's."""
-    return Bars(*columns, console=Console(stderr=True))
+def bars(title: str, *columns: ProgressColumn) -> Bars:
+    """Live bars on stderr, so that stdout stays a program's: title, share, what else is given, and facts.
+
+    On a narrow terminal bars are short and facts are cut off, never the rest.
+    """
+    console = Console(stderr=True)
+    share = BarColumn(bar_width=24 if console.width >= WIDE else 8), TextColumn("{task.percentage:>3.0f}%")
+    facts = TextColumn("{task.fields[facts]}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"))
+    return Bars(TextColumn(title), *share, *columns, facts, console=console, expand=True)

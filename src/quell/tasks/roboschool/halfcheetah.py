@@ -77,6 +77,12 @@ class CheetahSimulator:
         observation = observe(np, {**self.state, "floor": before["floor"]}, self._height, self._limits)
         return observation, terms.sum(axis=1), terms[:, 0] < 0
 
+    steps_per_second = 1 / DT
+
+    def picture(self, width: int, height: int) -> NDArray[np.uint8]:
+        """What the first member looks like now."""
+        return self._worlds[0].picture(self.state["torso"][0].tolist(), width, height)
+
 
 def relative(joint: Any, limits: Array) -> Any:
     """Joint position within its range, -1 to 1."""
@@ -177,6 +183,14 @@ class World:
                 on_floor.add(first_link if first == body else second_link)
         state["floor"][member] = [link in on_floor for link in TRACKED]
         state["clash"][member] = len(clashing.intersection(TRACKED))
+
+    def picture(self, target: list[float], width: int, height: int) -> NDArray[np.uint8]:
+        """Seen from the side, drawn by PyBullet's own renderer, which needs no display."""
+        p = self._p
+        view = p.computeViewMatrixFromYawPitchRoll(target, distance=2.5, yaw=0, pitch=-15, roll=0, upAxisIndex=2)
+        lens = p.computeProjectionMatrixFOV(60, width / height, 0.1, 100)
+        shot = p.getCameraImage(width, height, view, lens, renderer=p.ER_TINY_RENDERER, physicsClientId=self._id)
+        return np.reshape(shot[2], (height, width, 4))[:, :, :3].astype(np.uint8)
 
 
 @contextmanager
