@@ -46,7 +46,7 @@ def test_a_damaged_policy_is_not_used(tmp_path: Path, monkeypatch: pytest.Monkey
     data = bytearray(arrays.read_bytes())
     data[-1] ^= 1
     arrays.write_bytes(data)
-    with pytest.raises(UsageError, match="no intact checkpoint.*does not match its SHA-256"):
+    with pytest.raises(UsageError, match=r"no intact checkpoint.*does not match its SHA-256"):
         quell.load("zoo:lqr-302")
 
 
