@@ -227,6 +227,19 @@ class TestVariance:
         says("docs/variance.md", "(two seeds; ES", lander[1])
 
 
+def test_normalisation() -> None:
+    """docs/choosing.md and README against its file."""
+    facts = json.loads((RESULTS / "variance/normalisation/sine.json").read_text())["rows"]
+    found = {(row["task"].replace("linear-", "linear "), row["pairs"]): row for row in facts}
+    shown = list(rows("docs/choosing.md", "| | 5 pairs |"))
+    assert len(shown) * 2 == len(facts)
+    for task, *cells in shown:
+        for pairs, cell in zip((5, 40), cells, strict=True):
+            check(cell, [100 * found[task, pairs][name] for name in ("off", "error")])
+    five = [100 * row["off"] for row in facts if row["pairs"] == 5]
+    says("README.md", "turns the expected direction by", [min(five), max(five)])
+
+
 class TestSpeed:
     """results/throughput/README.md, and what README says of it."""
 

@@ -36,7 +36,8 @@ NOT_CARRIED_OUT = {
 }
 OTHERS = {"ray", "source", "apt-get", "git"}
 """Programs that are not ours."""
-TINY: dict[str, Any] = {"steps": 20, "pairs": 2, "batch_steps": 0, "eval_episodes": 1, "workers": 1, "progress": False}
+QUIET: dict[str, Any] = {"workers": 1, "progress": False}
+TINY: dict[str, Any] = {"steps": 20, "pairs": 2, "batch_steps": 0, "eval_episodes": 1, **QUIET}
 MY_MODULE = "import gymnasium\ndef make_env():\n    return gymnasium.make('Pendulum-v1', max_episode_steps=10)\n"
 
 
@@ -76,17 +77,22 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     monkeypatch.setitem(sys.modules, "my_module", None)
     monkeypatch.delitem(sys.modules, "my_module")
-    train, variance, evaluate = quell.train, quell.variance, quell.evaluate
+    train, resume, variance, evaluate = quell.train, quell.resume, quell.variance, quell.evaluate
 
     def tiny_train(task: Any, **settings: Any) -> quell.Result:
         settings.pop("engine", None)  # a cluster takes ten seconds to start; tests/rollout/cluster has one
         short = {"horizon": 10} if isinstance(task, str) else {}
         return train(task, **{**settings, **TINY, **short})
 
+    def tiny_resume(run: Any, **settings: Any) -> quell.Result:
+        commanded = settings.get("engine") is not None  # by the command line, whose flags are tiny already
+        return resume(run, **settings) if commanded else resume(run, **{**settings, "steps": 60, **QUIET})
+
     def tiny_variance(task: Any, **settings: Any) -> Any:
         return variance(task, **{**settings, "pairs": 10, "warmup": 5, "workers": 1, "settings": {"horizon": 10}})
 
     monkeypatch.setattr("quell.api.train", tiny_train)
+    monkeypatch.setattr("quell.api.resume", tiny_resume)
     monkeypatch.setattr("quell.variances.variance", tiny_variance)
     monkeypatch.setattr("quell.api.evaluate", lambda run, **_: evaluate(run, episodes=2, workers=1))
     return tmp_path
@@ -105,8 +111,6 @@ def test_python_blocks_run(page: Path, workplace: Path, capsys: pytest.CaptureFi
 def tiny(words: list[str]) -> list[str]:
     """A command of quell's with budgets that take a second."""
     command, *rest = words
-    if "--seeds" in rest:
-        rest[rest.index("--seeds") + 1] = "1"
     for flag in ("--steps", "--pairs", "--horizon", "--episodes"):
         while flag in rest:
             at = rest.index(flag)
@@ -125,13 +129,13 @@ def tiny(words: list[str]) -> list[str]:
 def prepare(words: list[str], folder: Path) -> None:
     """Make the run that a command is about."""
     for word in words:
-        if match := re.fullmatch(r"runs/([\w-]+)/([\w+-]+)/([\w-]+)", word):
+        if word.startswith(("results", "runs/seeds", "runs/sweeps")):
+            small_group(folder / word)
+        elif match := re.fullmatch(r"runs/([\w-]+)(?:/([\w+-]+)/([\w-]+))?", word):
             if not (folder / word).exists():
-                quell.train(match[1], method=match[2], name=match[3])
+                quell.train(match[1], method=match[2] or "cv", name=match[3])
         elif word == "runs" and not (folder / word).exists():
             quell.train("lqr-302", method="es")
-        elif word == "results":
-            small_group(folder / word)
 
 
 @pytest.mark.parametrize("page", with_blocks("bash"))
@@ -141,7 +145,7 @@ def test_bash_blocks_run(page: Path, workplace: Path, capsys: pytest.CaptureFixt
     for language, text in blocks(page):
         for program, *words in lines(text) if language == "bash" else []:
             if program == "quell" and words[0] not in NOT_CARRIED_OUT:
-                if "--address" in words or "--video" in words:  # another machine; a renderer: tests/commands films
+                if {"--address", "--video", "--seeds"} & set(words):  # another machine, a renderer, many processes
                     continue
                 prepare(words, workplace)
                 assert cli.main(tiny(words)) == 0, f"{page.name}: {words}\n{capsys.readouterr().err}"

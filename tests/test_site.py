@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import browser
 import pytest
+from browser import Browser
 
 import quell
 
@@ -28,15 +31,40 @@ def test_the_reference_has_every_public_name() -> None:
         assert re.search(rf"(^::: quell\.[\w.]*\b|`quell\.){name}\b", page, re.MULTILINE), f"add {name} to docs/api.md"
 
 
-@pytest.mark.slow
-def test_the_site_builds_and_asks_for_nothing(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("mkdocs")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    out = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(out)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    pages = list(tmp_path.rglob("*.html"))
-    assert (tmp_path / "results/throughput/index.html") in pages, "what pages link to comes along"
+    return out
+
+
+@pytest.mark.slow
+def test_the_site_can_be_searched_from_disk(site: Path, tmp_path: Path) -> None:
+    program = browser.find()
+    if program is None:
+        pytest.skip("no browser to look with")
+    with Browser(program, tmp_path) as window:
+        window.open(site / "index.html")
+        window.run("document.querySelector('label[for=__search]').click()")
+        window.run("document.querySelector('[data-md-component=search-query]').focus()")
+        for letter in "checkpoint":
+            window.key(letter)
+        until = time.monotonic() + 20
+        while not window.run("document.querySelectorAll('.md-search-result__item').length"):
+            assert time.monotonic() < until, "nothing found"
+            time.sleep(0.1)
+        assert {address.partition(":")[0] for address in window.requests} <= {"file", "data"}
+        assert window.messages == []
+
+
+@pytest.mark.slow
+def test_the_site_asks_for_nothing(site: Path) -> None:
+    pages = list(site.rglob("*.html"))
+    assert (site / "results/throughput/index.html") in pages, "what pages link to comes along"
     for page in pages:
         fetched = re.findall(r"<(?:script|img|link|iframe)[^>]*(?:src|href)=\"?(https?://[^\" >]+)", page.read_text())
         assert not fetched, f"{page.name}: {fetched}"
-    assert "fonts.googleapis" not in "".join(path.read_text() for path in tmp_path.rglob("*.css"))
+    assert "fonts.googleapis" not in "".join(path.read_text() for path in site.rglob("*.css"))

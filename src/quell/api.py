@@ -127,7 +127,7 @@ def train(
     name: str | None = None,
     progress: bool = True,
     callbacks: Sequence[Callback] = (),
-    log: Sequence[str] = (),
+    log: str | Sequence[str] = (),
     **settings: Any,
 ) -> Result:
     """Train a policy and return it with its history.
@@ -137,7 +137,7 @@ def train(
     (`**{"estimator.gamma": 0.99}`). Strategies are objects or names: `estimator=MyEstimator()`, `directions="qmc"`,
     `step=optax.adam(0.01)`. Everything is written to `out/<task>/<method>/<seed>-<time>/`. It runs on `workers`
     processes of this machine, or as `engine` says, such as `quell.Ray(workers=8)`. `callbacks` look on and may stop
-    it, and `log=["wandb"]` (or "mlflow") tells a tracker.
+    it, and `log="wandb"` (or "mlflow") tells a tracker.
     """
     given = None if isinstance(task, str) else as_task(task, settings.get("horizon"))
     if isinstance(given, ForeignTask):
@@ -180,10 +180,11 @@ def start(
     progress: bool = True,
     task: Task | None = None,
     callbacks: Sequence[Callback] = (),
-    log: Sequence[str] = (),
+    log: str | Sequence[str] = (),
 ) -> Result:
     """Train as a config says."""
     compute.validate()
+    log = [log] if isinstance(log, str) else log
     _check(callbacks, log)
     task = task or make_task(config)
     make_policy(config, task)  # complain before a folder exists
@@ -203,7 +204,7 @@ def resume(
     fork: bool = False,
     env: Task | Any = None,
     callbacks: Sequence[Callback] = (),
-    log: Sequence[str] = (),
+    log: str | Sequence[str] = (),
     **settings: Any,
 ) -> Result:
     """Continue a run from its newest intact checkpoint, bit for bit as if it had never stopped.
@@ -212,6 +213,7 @@ def resume(
     copies the run into a new folder and continues there with the change. What is your own has to be passed again: a
     strategy, or the environment (`env`, as it was given to `train`).
     """
+    log = [log] if isinstance(log, str) else log
     _check(callbacks, log)
     run, compute = Run.open(path), compute_for(engine, workers)
     task = None if env is None else as_task(env, run.config.horizon)

@@ -119,7 +119,7 @@ def _write(path: Path, frames: list[NDArray[np.uint8]], fps: float) -> None:
     if path.suffix == ".gif":
         from PIL import Image
 
-        first, *rest = [Image.fromarray(frame) for frame in frames]
+        first, *rest = [Image.fromarray(frame).quantize(64, dither=Image.Dither.NONE) for frame in frames]
         first.save(path, save_all=True, append_images=rest, duration=1000 / fps, loop=0)
         return
     import imageio.v3 as imageio

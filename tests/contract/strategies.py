@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, get_args
 
+import pytest
 from conftest import Collector
 
 from quell import registry
@@ -43,6 +45,27 @@ def estimators() -> list[Any]:
             if "critic" in registry.hints(cls):
                 found += [cls(critic=critic), cls(critic=critic, gamma=1.0, trace=1.0)]
     return list(dict.fromkeys(found))
+
+
+def sampled(strategies: list[Any]) -> list[Any]:
+    """All of them, but slow (`make test-all`) where every choice in it is already in one before it."""
+    seen: set[Any] = set()
+    cases = []
+    for strategy in strategies:
+        made = set(choices(strategy)) | {(type(strategy), getattr(strategy, "biased", False))}
+        cases.append(pytest.param(strategy, marks=[] if made - seen else [pytest.mark.slow]))
+        seen |= made
+    return cases
+
+
+def choices(strategy: Any) -> Iterator[tuple[str, Any]]:
+    """(setting, value) of all that is chosen by name, at every depth; numbers are no choices."""
+    for name, value in registry.settings_of(strategy).items():
+        if registry.is_strategy(value):
+            yield name, type(value)
+            yield from choices(value)
+        elif isinstance(value, bool | str):
+            yield name, value
 
 
 def label(strategy: Any) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from conftest import Collector
 from linear_gaussian import POLICY, THETA, LinearGaussian, smoothed_gradient
-from strategies import SIGMA, directions_for, estimators, label, unshaped
+from strategies import SIGMA, directions_for, estimators, label, sampled, unshaped
 from troubled import Troubled
 
 import quell.estimate.reduce as reduce_module
@@ -22,6 +22,8 @@ from quell.types import Array, Batch, State
 
 ESTIMATORS = estimators()
 everyone = pytest.mark.parametrize("estimator", ESTIMATORS, ids=label)
+every_choice = pytest.mark.parametrize("estimator", sampled(ESTIMATORS), ids=label)
+"""Everyone in `make test-all`; for what takes long, so many in `make test` that every choice is among them."""
 
 
 def collector(estimator: Any, pairs: int = 6, **settings: Any) -> Collector:
@@ -72,21 +74,6 @@ class TestBadNumbers:
             assert (again.gradient == estimated.gradient).all()
             assert all(np.array_equal(again.state[k], v, equal_nan=True) for k, v in estimated.state.items())
 
-    def test_a_bad_pairs_terms_are_exactly_zero(self, estimator: Any) -> None:
-        """The sums over the bad pair's block, in the loop and in the map."""
-        data = collector(estimator, pairs=1)
-        batch = data.batch(THETA)
-        bad = changed(batch, rewards=np.full_like(batch.rollouts.rewards, np.nan))
-        with np.errstate(all="ignore"):
-            rows = estimator.prepare(data.problem, bad, estimator.init(data.problem))
-        for sums in (
-            data.total(estimator, bad, rows, THETA),
-            sum_by_vmap(estimator, data.problem, bad, rows, THETA),
-        ):
-            assert all((value == 0).all() for name, value in sums.items() if not name.startswith(COLLECTED))
-            handed_over = [value for name, value in sums.items() if name.startswith(COLLECTED)]
-            assert all(np.isnan(rows).all() for rows in handed_over)  # which a critic passes over, or there are none
-
     def test_equal_returns_give_a_zero_gradient(self, estimator: Any) -> None:
         """Policy-gradient methods may still see structure within an episode, so only finiteness is asked of those."""
         data = collector(estimator)
@@ -135,7 +122,24 @@ class TestBadNumbers:
         assert np.isfinite(data.estimate(estimator, data.batch(THETA)).gradient).all()
 
 
-@everyone
+@every_choice
+def test_a_bad_pairs_terms_are_exactly_zero(estimator: Any) -> None:
+    """The sums over the bad pair's block, in the loop and in the map."""
+    data = collector(estimator, pairs=1)
+    batch = data.batch(THETA)
+    bad = changed(batch, rewards=np.full_like(batch.rollouts.rewards, np.nan))
+    with np.errstate(all="ignore"):
+        rows = estimator.prepare(data.problem, bad, estimator.init(data.problem))
+    for sums in (
+        data.total(estimator, bad, rows, THETA),
+        sum_by_vmap(estimator, data.problem, bad, rows, THETA),
+    ):
+        assert all((value == 0).all() for name, value in sums.items() if not name.startswith(COLLECTED))
+        handed_over = [value for name, value in sums.items() if name.startswith(COLLECTED)]
+        assert all(np.isnan(rows).all() for rows in handed_over)  # which a critic passes over, or there are none
+
+
+@every_choice
 def test_unbiased_unless_it_says_otherwise(estimator: Any) -> None:
     """The mean of 300 estimates from 8 pairs each, learning all the while, against the closed form.
 
@@ -196,7 +200,7 @@ def test_the_same_bits_for_one_two_and_three_shards(estimator: Any) -> None:
         assert all((other[name] == totals[0][name]).all() for name in other)
 
 
-@everyone
+@every_choice
 def test_the_loop_equals_the_map(estimator: Any) -> None:
     """The map is in single precision: sums agree to 1e-4 of their largest entry, gradients to 1e-3 of their length."""
     data = Collector(Troubled(trouble="ends"), Policy(2, 2), pairs=7, directions=directions_for(estimator))
@@ -236,7 +240,7 @@ def compilations() -> Iterator[list[str]]:
         jax.monitoring.unregister_event_duration_listener(note)
 
 
-@everyone
+@every_choice
 @pytest.mark.parametrize("how", ["loop", "vmap"])
 def test_the_second_call_does_not_compile(estimator: Any, how: str) -> None:
     """Shapes never depend on data: other episodes, bad pairs or theta compile nothing new."""

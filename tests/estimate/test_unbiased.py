@@ -217,7 +217,7 @@ def swimmer() -> OnMujoco:
 
 
 @pytest.mark.parametrize("gamma", [0.8, 1.0])
-@pytest.mark.parametrize("task", ["pendulum", "swimmer"])
+@pytest.mark.parametrize("task", ["pendulum", pytest.param("swimmer", marks=pytest.mark.slow)])
 def test_es_and_re_agree_on_mujoco(task: str, gamma: float, request: pytest.FixtureRequest) -> None:
     """Power: the gradient is more than 8 standard errors of the gap away from 0, so losing half of it shows."""
     gap, signal = request.getfixturevalue(task).z(gamma)

@@ -40,7 +40,13 @@ def z_of(total: np.ndarray, squares: np.ndarray, count: int, exact: np.ndarray |
     return (mean - exact) / np.where(error > 0, error, 1)
 
 
-@pytest.mark.parametrize(("kind", "shared_noise"), [("gaussian", False), ("gcmc", False), ("gaussian", True)])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("kind", "shared_noise"),
+    [("gcmc", False), pytest.param("gaussian", False, marks=SLOW), pytest.param("gaussian", True, marks=SLOW)],
+)
 def test_every_column_has_mean_zero(kind: str, shared_noise: bool) -> None:
     """Two discounts and both value functions, fitted on an earlier batch; X itself has the exact mean."""
     estimator, directions = chosen("linear", "network"), {"gaussian": Gaussian, "gcmc": Gcmc}[kind](sigma=SIGMA)

@@ -11,6 +11,7 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SHORT = {
     "train": ["10000"],
+    "own_environment": ["2000"],
     "compare": ["--task", "hopper", "--steps", "2000", "--seeds", "2", "--episodes", "2", "--estimates", "2"],
     "own_loop": ["20"],
     "own_estimator": ["20000"],
@@ -21,6 +22,7 @@ SHORT = {
 """Example -> arguments that make it take seconds."""
 SAYS = {
     "train": "20 fresh episodes",
+    "own_environment": "after 100 steps the boat is at",
     "compare": "P(CV above ES)",
     "own_loop": "iteration  20  return",
     "own_estimator": "iteration   1  return",

@@ -30,6 +30,8 @@ from quell.report import content
 from quell.report.build import build
 from quell.report.series import all_series, told_apart
 from quell.report.sources import gather
+from quell.runs import Run
+from quell.runs.record import from_folder
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"
 ROOT = Path(__file__).parents[2]
@@ -123,6 +125,14 @@ def test_the_same_seed_again_is_no_further_seed(tmp_path: Path) -> None:
     for name, run in (("a", first), ("copy", first), ("b", other)):
         run.write(tmp_path / f"{name}.json")
     assert names(build([tmp_path], title="again")) == {"es": [0], "es again 1": [0]}
+
+
+def test_a_campaigns_folders_are_not_shown_beside_its_records(tmp_path: Path) -> None:
+    small: dict[str, Any] = {"horizon": 5, "pairs": 2, "batch_steps": 0, "steps": 20, "eval_episodes": 1, "workers": 1}
+    for seed in (0, 1):
+        run = quell.train("lqr-302", method="es", seed=seed, out=tmp_path / "c/runs", progress=False, **small)
+    from_folder(Run.open(run.path)).write(tmp_path / "c/summaries/a.json")
+    assert {group: len(runs) for group, runs in gather([tmp_path]).groups.items()} == {"c": 1, "runs": 1}
 
 
 def test_a_headline_has_intervals_and_verdicts(tmp_path: Path) -> None:
@@ -367,6 +377,9 @@ def test_every_axis_has_a_name_and_several_ticks(page: Browser) -> None:
                 assert (across, up) == ("environment steps", name)
                 assert steps >= 3
                 assert values >= 3, metric
+    ends = "[[10080, 1000400], [0.98, 1.02], [-5, -4.9], [1, 4000]]"
+    assert page.run(f"{ends}.every(([low, high]) => ticks(low, high, 3).length >= 3)")
+    assert page.run(f"{ends}.slice(0, 2).every(([low, high]) => scale(low, high, 0, 1, 'log').ticks(4).length >= 3)")
     assert page.messages == []
 
 
@@ -400,6 +413,18 @@ def test_returns_can_be_read_on_a_phone(page: Browser) -> None:
         "[...document.querySelectorAll('.scores *')].every(one => one.getBoundingClientRect().right <= innerWidth - 14)"
     )
     assert page.run(inside), "the headline stays in its cards"
+
+
+def test_long_names_leave_room_on_a_phone(window: Browser, tmp_path: Path) -> None:
+    for number, (lr, pairs) in enumerate([(0.01, 5), (0.03, 10)]):
+        run = made_up("dm-cartpole-two-poles", "ppo+s+a+m", 0, 1234.0, lr=lr, pairs=pairs)
+        run.write(tmp_path / f"{number}.json")
+    (tmp_path / "report.html").write_text(build([tmp_path], title="long"))
+    window.resize(390, 844)
+    window.open(tmp_path / "report.html")
+    assert "pairs 10, lr 0.03" in window.run("document.querySelector('#runs tbody').textContent")
+    assert window.run("document.querySelectorAll('#runs td')[3].getBoundingClientRect().right") < 390
+    assert window.run("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_text_is_to_the_left_and_numbers_to_the_right(page: Browser) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 from pathlib import Path
@@ -32,6 +33,27 @@ def test_rows_are_written_and_those_after_a_checkpoint_dropped(tmp_path: Path) -
     writer.write({"iteration": 3, "steps": 31})
     writer.close()
     assert [row["steps"] for row in rows(tmp_path)] == [10, 20, 31]
+
+
+def test_the_table_has_the_same_numbers_steps_first(tmp_path: Path) -> None:
+    """Every metric has a column, empty where a row has none; a resumed run's table is that of an uninterrupted one."""
+    for folder, after in ((tmp_path / "whole", [3]), (tmp_path / "resumed", [2, 3])):
+        folder.mkdir()
+        begin = 0
+        for end in after:
+            writer = MetricsWriter(folder, after=begin)
+            for iteration in range(begin + 1, end + 1 + (end < 3)):  # one more than is kept
+                value = math.inf if iteration == 2 else iteration / 8
+                writer.write({"iteration": iteration, "steps": 10 * iteration, "eval/return": value})
+            writer.close()
+            begin = end
+        with (folder / "metrics.csv").open(newline="") as file:
+            table = list(csv.DictReader(file))
+        assert next(iter(table[0])) == "steps"
+        assert table[0].keys() == METRICS.keys()
+        assert [row["steps"] for row in table] == ["10", "20", "30"]
+        assert [row["eval/return"] for row in table] == ["0.125", "", "0.375"]
+        assert [row["gradient/norm"] for row in table] == [""] * 3
 
 
 def test_a_metric_needs_a_definition(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ def test_wandb_gets_every_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     wandb = pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
-    result = quell.train("lqr-302", method="es", out=tmp_path, log=["wandb"], **SHORT)
+    result = quell.train("lqr-302", method="es", out=tmp_path, log="wandb", **SHORT)
     wandb.teardown()  # its process writes later
     (file,) = result.path.glob("wandb/offline-run-*/*.wandb")
     data = file.read_bytes()

@@ -44,7 +44,9 @@ def digest(result: quell.Result) -> str:
     return hashlib.sha256(result.theta.tobytes()).hexdigest()
 
 
-@pytest.mark.parametrize("method", ["es", "cv", "ortho", "ppo+s+a+m"])
+@pytest.mark.parametrize(
+    "method", ["cv", "ortho", *(pytest.param(m, marks=pytest.mark.slow) for m in ("es", "ppo+s+a+m"))]
+)
 def test_theta_does_not_depend_on_the_number_of_workers(method: str, tmp_path: Path) -> None:
     settings = {**TINY, "normalise_obs": True}
     results = [

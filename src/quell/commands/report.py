@@ -14,9 +14,10 @@ from quell.paper.published import LABELS
 from quell.paper.render import html_tables
 from quell.report.build import build, check_videos
 
-DESCRIPTION = """Write one HTML page that opens offline: learning curves to switch, zoom and hover, tables beside the
-paper's numbers, variance measurements, settings and films. PATHS are run folders, or folders with results of
-`quell paper` and `quell variance`, in any number; by default `results`."""
+DESCRIPTION = """Write one HTML page that opens offline: final returns with intervals and verdicts, learning curves to
+switch, zoom and hover, tables beside the paper's numbers, variance measurements, settings and films. Runs that differ
+in their seed alone are averaged, all others told apart by what differs. PATHS are run folders, or folders with results
+of `quell paper` and `quell variance`, in any number; by default `results`."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,9 @@ from quell.errors import UsageError
 from quell.runs import Run, files
 from quell.runs.record import LARGEST, Record, from_facts, from_folder, is_number, is_record
 
+FOLDERS = "runs"
+"""The group of run folders."""
+
 
 @dataclass
 class Sources:
@@ -41,6 +44,9 @@ def gather(paths: Iterable[Path]) -> Sources:
         raise UsageError(
             f"no run, record or measurement in {', '.join(map(str, paths))}; give run folders or a results folder"
         )
+    recorded = [run.config for group, run in sources.runs if group in sources.campaigns]
+    if folders := [run for run in sources.groups.pop(FOLDERS, []) if run.config not in recorded]:
+        sources.groups[FOLDERS] = folders  # a campaign's folders hold what its records say
     for runs in sources.groups.values():
         runs.sort(key=lambda run: (run.config.task, run.name, run.config.seed))
     order = sorted(sources.groups, key=lambda group: (group not in sources.campaigns, group))
@@ -55,7 +61,7 @@ def _take(file: Path, sources: Sources) -> None:
         if not isinstance(facts, dict):
             return
         if file.name == "config.json":
-            sources.groups.setdefault("runs", []).append(from_folder(Run.open(file.parent)))
+            sources.groups.setdefault(FOLDERS, []).append(from_folder(Run.open(file.parent)))
         elif is_record(facts):
             run = from_facts(facts)
             group = f"{file.parent.name}, {run.config.preset}"

@@ -92,7 +92,8 @@ class Task(Facts):
     @property
     def bounds(self) -> tuple[Array, Array] | None:
         """(lowest, highest) actions, where there are bounds."""
-        return getattr(self.simulator(1), "bounds", None)
+        simulator: Any = self.simulator(1)
+        return None if simulator is self else getattr(simulator, "bounds", None)  # a task may be its own simulator
 
     def rows(self, obs: Any) -> tuple[Array, bool]:
         """Observations as the environment gives them, in rows [n, obs_size]; and whether it was a single one."""

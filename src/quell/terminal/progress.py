@@ -79,10 +79,13 @@ class Display(Callback):
             signal.signal(number, handler)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self.stop_requested:
+        if not self.stop_requested:
+            self.stop_requested, self.signal = True, number
+            self._announce(number)
+        elif stopping.listener is None:  # in somebody's own program, which goes on
             raise Interrupted(number)
-        self.stop_requested, self.signal = True, number
-        self._announce(number)
+        else:
+            stopping.end(number)
 
     def _announce(self, number: int) -> None:
         """Say, once, what a signal will lead to; a listener may be quicker than Python's own handler."""

@@ -11,7 +11,7 @@ from quell.estimate.control_variate.advantage import AdvantageControlVariate
 from quell.perturb.gaussian import Gaussian
 
 
-@pytest.mark.parametrize("pairs", [1, 4])
+@pytest.mark.parametrize("pairs", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_the_variance_it_tells_is_that_of_its_gradients(pairs: int) -> None:
     """From pairs, or, with one alone, from batch to batch: the mean of what 400 batches tell against the variance of
     their gradients, within 25% (a standard error of either is below 8%)."""
