@@ -84,11 +84,15 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         short = {"horizon": 10} if isinstance(task, str) else {}
         return train(task, **{**settings, **TINY, **short})
 
+    def tiny_resume(run: Any, **settings: Any) -> quell.Result:
+        commanded = settings.get("engine") is not None  # by the command line, whose flags are tiny already
+        return resume(run, **settings) if commanded else resume(run, **{**settings, "steps": 60, **QUIET})
+
     def tiny_variance(task: Any, **settings: Any) -> Any:
         return variance(task, **{**settings, "pairs": 10, "warmup": 5, "workers": 1, "settings": {"horizon": 10}})
 
     monkeypatch.setattr("quell.api.train", tiny_train)
-    monkeypatch.setattr("quell.api.resume", lambda run, **given: resume(run, **{**given, "steps": 60, **QUIET}))
+    monkeypatch.setattr("quell.api.resume", tiny_resume)
     monkeypatch.setattr("quell.variances.variance", tiny_variance)
     monkeypatch.setattr("quell.api.evaluate", lambda run, **_: evaluate(run, episodes=2, workers=1))
     return tmp_path

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +64,37 @@ def test_three_failed_saves_end_the_run_with_its_last_checkpoint(
     folder = tmp_path / "swimmer" / "es" / "x" / "checkpoints"
     assert sorted(path.name for path in folder.iterdir()) == ["00000000", "00000001"]
     assert checkpoint.load_newest(folder) is not None
+
+
+FILL = """
+mount -t tmpfs -o size=400k tmpfs disk || exit 77
+"$@" --out disk --name x
+code=$?
+test $(df --output=avail disk | tail -1) -lt 60 || exit 78
+cp -r disk/swimmer/es/x left
+exit $code
+"""
+
+
+def test_a_real_disk_that_fills_up(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    arguments = ["swimmer", "--method", "es", "--horizon", "10", "--steps", "100000000", "--workers", "1"]
+    command = [sys.executable, "-m", "quell", "train", *arguments, "--checkpoint-every", "1", "--eval-every", "0"]
+    line = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", FILL, "sh", *command]
+    try:
+        done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    except FileNotFoundError:
+        pytest.skip("there is no unshare on this system")
+    if done.returncode == 77 or "unshare failed" in done.stderr:
+        pytest.skip("no file system can be mounted here")
+    assert done.returncode == 1, done
+    assert "Traceback" not in done.stderr
+    assert "No space left on device; the last checkpoint is intact: quell resume" in done.stderr.splitlines()[-1]
+    saved = checkpoint.load_newest(tmp_path / "left" / "checkpoints")
+    assert saved is not None
+    rows = list(quell.runs.Run(tmp_path / "left").metrics())
+    assert [row["iteration"] for row in rows] == list(range(1, len(rows) + 1))
+    assert saved[1]["iteration"] > 3
 
 
 def test_tensorboard_has_every_point_after_kills(tmp_path: Path) -> None:

@@ -23,6 +23,11 @@ SECONDS, MEGABYTES = 3.0, 300
 FORBIDDEN = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "pickle.find_class", "socket.connect")
 """What nothing in a run folder may bring about before it is refused."""
 EXTRA = {"eval": ["--episodes", "1", "--workers", "1"], "resume": ["--steps", "9000", "--workers", "1"]}
+EXTRA |= {"export": ["--out", "{run}/policy"], "play": ["--video", "{run}/x.gif"]}
+
+
+def arguments(command: str, run: Path) -> list[str]:
+    return [command, str(run), *(word.format(run=run) for word in EXTRA[command])]
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +35,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings: dict[str, Any] = {"horizon": 100, "steps": 3000, "normalise_obs": True, "keep_checkpoints": 1}
     out = tmp_path_factory.mktemp("runs")
     path = quell.train("swimmer", method="es", out=out, name="x", workers=1, progress=False, **settings).path
-    for command in EXTRA:  # import all there is to import
-        assert main([command, str(path), *EXTRA[command]]) == 0
+    for command in hostile.ALL:  # import all there is to import
+        assert main(arguments(command, path)) == 0
     return path
 
 
@@ -99,7 +104,7 @@ def refused(run: Path, case: hostile.Case, capsys: pytest.CaptureFixture[str]) -
     case.spoil(run)
     for command in case.commands:
         with watched(run):
-            code = main([command, str(run), *EXTRA[command]])
+            code = main(arguments(command, run))
         told = capsys.readouterr()
         assert code in (1, 2), told
         assert told.out == ""
@@ -180,16 +185,15 @@ WHOLE = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["eval", "resume", "play"])
+@pytest.mark.parametrize("command", EXTRA)
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_process_of_its_own_needs_little(name: str, command: str, run: Path) -> None:
     """From its start to its end; seconds are those of the processor, since a machine has other things to do."""
     (case,) = [case for case in hostile.CASES if case.name == name]
     case.spoil(run)
     before = outside(run)
-    arguments = [command, ".", *EXTRA.get(command, ["--video", "x.gif"])]
     environment = {**os.environ, **({"MUJOCO_GL": "osmesa"} if command == "play" else {})}  # it need not try them out
-    measured = [sys.executable, "-P", "-c", MEASURED, *arguments]
+    measured = [sys.executable, "-P", "-c", MEASURED, *arguments(command, run)]
     done = subprocess.run(measured, cwd=run, capture_output=True, text=True, timeout=60, env=environment)
     code, seconds, megabytes = done.stdout.split()
     assert code in ("1", "2"), done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 from quell.runs import checkpoint
 
-CODES = [(signal.SIGTERM, 143), (signal.SIGINT, 130)]
+CODES = [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
@@ -35,8 +36,31 @@ def test_one_signal_saves_and_says_which(number: int, code: int, tmp_path: Path)
         process.send_signal(number)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == code
+    assert "stopping: this iteration is finished (the " in errors
     assert "quell resume" in errors
     assert checkpoint.iterations(run / "checkpoints")[-1] > 0
+
+
+def check_ends(process: subprocess.Popen[str], number: int, code: int) -> None:
+    """The first signal is answered and the second obeyed, each within a second."""
+    assert process.stderr is not None
+    patience = threading.Timer(60, process.kill)  # rather than wait for ever
+    patience.daemon = True
+    patience.start()
+    begun = time.monotonic()
+    while "stopping: this iteration is finished" not in process.stderr.readline():
+        assert process.poll() is None
+    answered = time.monotonic() - begun
+    begun = time.monotonic()
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=20)
+    ended = time.monotonic() - begun
+    patience.cancel()
+    assert process.returncode == code
+    assert "Traceback" not in errors
+    assert "with `quell resume runs/" in errors
+    assert answered < 1.0
+    assert ended < 1.0
 
 
 SLOW = """
@@ -48,7 +72,7 @@ def make():
 """
 
 
-@pytest.mark.parametrize(("number", "code"), CODES)
+@pytest.mark.parametrize(("number", "code"), CODES[:1])
 def test_a_second_signal_does_not_wait_for_the_environment(number: int, code: int, tmp_path: Path) -> None:
     (tmp_path / "tokens").mkdir()
     source = SLOW.format(tests=str(Path(__file__).parent), folder=str(tmp_path / "tokens"))
@@ -57,18 +81,10 @@ def test_a_second_signal_does_not_wait_for_the_environment(number: int, code: in
         until_begun(tmp_path / "runs" / "slow-make" / "es" / "x")
         time.sleep(1)
         process.send_signal(number)
-        time.sleep(0.5)
-        assert process.poll() is None
-        begun = time.monotonic()
-        process.send_signal(number)
-        _, errors = process.communicate(timeout=20)
-        took = time.monotonic() - begun
-    assert process.returncode == code
-    assert "Traceback" not in errors
-    assert took < 2.0, took
+        check_ends(process, number, code)
 
 
-@pytest.mark.parametrize("delay", [0.3, 0.8, 1.3, 1.8, 2.5])
+@pytest.mark.parametrize("delay", [0.3, 1.0, 2.0])
 def test_a_signal_before_the_first_iteration_leaves_no_dead_folder(delay: float, tmp_path: Path) -> None:
     run = tmp_path / "runs" / "swimmer" / "es" / "x"
     with start(tmp_path, "swimmer", "--steps", "100000000") as process:
@@ -78,3 +94,34 @@ def test_a_signal_before_the_first_iteration_leaves_no_dead_folder(delay: float,
     assert process.returncode in (143, -signal.SIGTERM)  # the latter while Python itself starts
     assert "Traceback" not in errors or process.returncode < 0
     assert not run.exists() or checkpoint.iterations(run / "checkpoints")
+
+
+BUSY = """
+import hashlib, sys
+from quell.training.iteration import Trainer
+Trainer.iterate = lambda *_: hashlib.pbkdf2_hmac("sha256", b"", b"", 1 << 30)  # one call, as compiling is
+from quell.cli import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), CODES[1:2])
+def test_a_driver_deep_in_a_computation_hears_signals(number: int, code: int, tmp_path: Path) -> None:
+    arguments = ["train", "lqr", "--method", "es", "--workers", "1", "--name", "x"]
+    command = [sys.executable, "-c", BUSY, *arguments]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        until_begun(tmp_path / "runs" / "lqr" / "es" / "x")
+        time.sleep(1)
+        process.send_signal(number)
+        check_ends(process, number, code)
+
+
+def test_nohup_keeps_a_run_from_hanging_up(tmp_path: Path) -> None:
+    line = "trap '' HUP; exec \"$@\""
+    command = [sys.executable, "-m", "quell", "train", "lqr", "--method", "es", "--workers", "1", "--name", "x"]
+    with subprocess.Popen(["bash", "-c", line, "bash", *command, "--steps", "100000000"], cwd=tmp_path) as process:
+        until_begun(tmp_path / "runs" / "lqr" / "es" / "x")
+        process.send_signal(signal.SIGHUP)
+        time.sleep(1)
+        assert process.poll() is None
+        process.kill()

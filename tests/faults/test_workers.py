@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ from quell.rollout.cpu import Cpu
 from quell.rollout.cpu.engine import CpuEngine
 from quell.runs import Run, checkpoint
 from quell.tasks import from_env
+from quell.training.callbacks import Callback
 from quell.training.methods import make_config, make_problem
 from quell.types import Episodes
 
@@ -70,6 +72,37 @@ def test_a_worker_that_stands_still_is_replaced(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_same_bits_after_20_kills_5_stops_and_3_failures(tmp_path: Path) -> None:
     same_bits_after(["kill"] * 20 + ["stop"] * 5 + ["raise"] * 3, tmp_path, timeout=1.0)
+
+
+class LaysTokens(Callback):
+    """Lays a fault before every iteration."""
+
+    def __init__(self, folder: Path, faults: list[str]) -> None:
+        self.folder, self.faults = folder, faults
+
+    def on_iteration(self, row: dict[str, Any]) -> None:
+        if self.faults:
+            (self.folder / self.faults.pop()).touch()
+
+
+@pytest.mark.slow
+def test_the_default_method_ends_the_same_after_20_kills_5_stops_and_3_failures(tmp_path: Path) -> None:
+    faults = ["kill"] * 20 + ["stop"] * 5 + ["raise"] * 3
+    thetas = []
+    for name, laid in (("calm", []), ("rough", faults)):
+        (tmp_path / name).mkdir()
+        task = from_env(faulty.make, name="walk", horizon=10, folder=str(tmp_path / name))
+        settings: dict[str, Any] = {"pairs": 4, "batch_steps": 0, "steps": 30 * 80, "eval_every": 0, "eval_episodes": 1}
+        tokens, compute = LaysTokens(tmp_path / name, laid), Cpu(workers=2, worker_timeout=1.0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of everyone who was replaced
+            out = tmp_path / f"runs-{name}"
+            made = quell.train(task, engine=compute, callbacks=[tokens], progress=False, out=out, **settings)
+        assert made.iteration == 30
+        assert not laid
+        assert not list((tmp_path / name).iterdir())
+        thetas.append(made.theta.tobytes())
+    assert thetas[0] == thetas[1]
 
 
 def test_a_worker_that_dies_idle_is_replaced(tmp_path: Path) -> None:

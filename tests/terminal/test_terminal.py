@@ -6,11 +6,12 @@ import io
 import os
 import re
 import signal
+import socket
 
 import pytest
 import rich.console
 
-from quell.terminal import campaign, counter, numbers, progress, tables
+from quell.terminal import campaign, counter, numbers, progress, stopping, tables
 from quell.terminal.campaign import CampaignDisplay
 from quell.terminal.counter import Counter
 from quell.terminal.progress import Display
@@ -52,12 +53,14 @@ def test_plain_lines_now_and_then(clock: list[float], capsys: pytest.CaptureFixt
         display.on_iteration(row(200, **{"variance/es": 2.0, "variance/ratio": 0.5, "eval/return": 30.0}))
         clock[0] += 5
         display.on_iteration(row(300, **{"variance/es": 2.0, "variance/ratio": 0.3, "trouble/total": 2.0}))
-        display.on_iteration(row(1100))
+        natural = {"variance/es": 2.0, "variance/ratio": 0.1, "variance/in_step_metric": 1.0}
+        display.on_iteration(row(1100, **natural))
     first, second, last = capsys.readouterr().err.splitlines()
     assert first == "hopper cv  10%  100 steps  ETA 0:00:00  return 12.35  5,000 steps/s"
     assert second.startswith("hopper cv  30%  300 steps  ETA 0:00:35  return 12.35  eval 30  variance x0.4")
     assert second.endswith("trouble 2")
     assert "100%  1,100 steps  ETA 0:00:00" in last, "the last row is always shown"
+    assert "variance x0.3 (natural)" in last
 
 
 def test_a_resumed_run_is_not_credited_with_earlier_steps(
@@ -184,3 +187,15 @@ def test_numbers_as_printed() -> None:
     assert [numbers.score(x) for x in (141.4, -5.04, 19.96, -3.7e37)] == ["141", "-5.0", "20.0", "-3.7e37"]
     assert [numbers.steps(n) for n in (20_000_000, 1_000_000, 123_456)] == ["2e7", "1e6", "123,456"]
     assert (numbers.clock(3723), numbers.clock(200_000)) == ("1:02:03", "2 d 7 h")
+
+
+def test_two_signals_that_arrive_together_are_two() -> None:
+    heard: list[tuple[str, int]] = []
+    mouth, ears = socket.socketpair()
+    listener = stopping.Listener()
+    listener.first, listener.second = (lambda n: heard.append(("first", n))), (lambda n: heard.append(("second", n)))
+    mouth.send(bytes([signal.SIGTERM, signal.SIGCHLD, signal.SIGTERM]))
+    mouth.close()
+    listener.listen(ears)
+    ears.close()
+    assert heard == [("first", signal.SIGTERM), ("second", signal.SIGTERM)]

@@ -79,10 +79,13 @@ class Display(Callback):
             signal.signal(number, handler)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self.stop_requested:
+        if not self.stop_requested:
+            self.stop_requested, self.signal = True, number
+            self._announce(number)
+        elif stopping.listener is None:  # in somebody's own program, which goes on
             raise Interrupted(number)
-        self.stop_requested, self.signal = True, number
-        self._announce(number)
+        else:
+            stopping.end(number)
 
     def _announce(self, number: int) -> None:
         """Say, once, what a signal will lead to; a listener may be quicker than Python's own handler."""
@@ -121,7 +124,8 @@ class Display(Callback):
         if self._eval is not None:
             parts.append(f"eval {self._eval:.4g}")
         if "variance/es" in row and self._ratios and set(self._ratios) != {1.0}:
-            parts.append(f"variance x{sum(self._ratios) / len(self._ratios):.2g}")
+            metric = " (natural)" if row.get("variance/in_step_metric") else ""
+            parts.append(f"variance x{sum(self._ratios) / len(self._ratios):.2g}{metric}")
         parts.append(f"{row['speed']:,.0f} steps/s")
         if row.get("eval/reached"):
             parts.append(f"target reached with {row['eval/mean_action']:.4g}")

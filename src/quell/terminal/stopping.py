@@ -35,9 +35,10 @@ class Listener:
     def listen(self, ears: socket.socket) -> None:
         count = 0
         while numbers := ears.recv(16):
-            for number in set(numbers) & set(ENDING):
-                count += 1
-                (self.first if count == 1 else self.second)(number)
+            for number in numbers:
+                if number in ENDING:
+                    count += 1
+                    (self.first if count == 1 else self.second)(number)
 
 
 listener: Listener | None = None

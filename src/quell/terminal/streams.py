@@ -7,6 +7,9 @@ import sys
 from contextlib import suppress
 from typing import Any
 
+LOST = (OSError, ValueError, AttributeError, RuntimeError)
+"""What writing may raise: it is broken, closed, was never there, or a signal interrupted a write to it."""
+
 
 class Steady:
     """A stream whose loss nobody feels: what cannot be written is dropped."""
@@ -15,12 +18,12 @@ class Steady:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        with suppress(OSError, ValueError, AttributeError):
+        with suppress(*LOST):
             self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        with suppress(OSError, ValueError, AttributeError):
+        with suppress(*LOST):
             self._stream.flush()
 
     def isatty(self) -> bool:

@@ -24,7 +24,7 @@ import quell
 from quell.errors import EngineFailure
 from quell.rollout.cluster import Ray
 from quell.rollout.cluster.fleet import Patience
-from quell.rollout.cluster.session import LOCAL_ENVIRONMENT
+from quell.rollout.cluster.session import LOCAL_ENVIRONMENT, _descendants
 from quell.runs import checkpoint
 from quell.training.iteration import Trainer
 
@@ -245,3 +245,50 @@ def test_driver_killed_and_resumed(tmp_path: Path) -> None:
     plain = command(*settings, "plain", "--workers", "1")
     finish(plain, resumed)
     assert saved_sha256(path) == saved_sha256(tmp_path / "walker2d/cv/plain")
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def raylet_of(processes: list[int]) -> int:
+    (found,) = [pid for pid in processes if b"raylet/raylet" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return found
+
+
+@pytest.mark.parametrize("victim", ["driver", "raylet"])
+def test_nothing_of_ray_outlives_a_kill(victim: str, tmp_path: Path) -> None:
+    """Ray ends a driver whose raylet is gone; what it had not saved is repeated, to the same bits."""
+    settings = [*COMMAND, "--steps", "1000000", "--checkpoint-every", "3", "--out", str(tmp_path), "--name", "x"]
+    driver, path = command(*settings, "--engine", "ray", "--workers", "2"), tmp_path / "walker2d/cv/x"
+    deadline = time.monotonic() + 240
+    while len(checkpoint.iterations(path / "checkpoints")) < 2 and driver.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    processes = _descendants(driver.pid)
+    os.kill(driver.pid if victim == "driver" else raylet_of(processes), signal.SIGKILL)
+    driver.wait(timeout=60)
+    ended = time.monotonic()
+    while any(map(is_running, processes)) and time.monotonic() < ended + 20:
+        time.sleep(0.05)
+    assert time.monotonic() - ended < 10
+    assert b"quell resume" in driver.communicate()[1]
+    assert driver.returncode == (-signal.SIGKILL if victim == "driver" else 1)
+    steps = str(json.loads((path / "metrics.jsonl").read_text().splitlines()[-1])["steps"] + 500)
+    plain = command(*COMMAND, "--steps", steps, "--out", str(tmp_path), "--name", "plain", "--workers", "1")
+    finish(plain, command("resume", str(path), "--steps", steps, "--workers", "1"))
+    rows = [(tmp_path / "walker2d/cv" / name / "metrics.jsonl").read_text().splitlines() for name in ("plain", "x")]
+    assert len(rows[0]) == len(rows[1])
+
+
+def test_modules_in_the_working_directory_are_not_imported(tmp_path: Path) -> None:
+    for module in ("mujoco", "evil", "quell"):
+        (tmp_path / f"{module}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    settings = ["lqr", "--method", "es", "--horizon", "20", "--steps", "400", "--engine", "ray", "--workers", "1"]
+    line = [sys.executable, "-P", "-m", "quell", "train", *settings]
+    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "ran").exists()

@@ -9,8 +9,9 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from quell.errors import QuellError, UsageError, require
@@ -27,6 +28,22 @@ LOCAL_ENVIRONMENT = {
 }
 
 
+WATCHDOG = """
+import os, signal, sys
+if not os.read(0, 1):  # nobody said goodbye: the driver is no more, which Ray sees to itself if its node dies
+    print("quell: error: killed, or lost with Ray's node; a run goes on from its last checkpoint with "
+          "`quell resume RUN`", file=sys.stderr, flush=True)
+for pid, started in (word.split(":") for word in sys.argv[1:]):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            if file.read().rpartition(")")[2].split()[19] == started:
+                os.kill(int(pid), signal.SIGKILL)
+    except OSError:
+        pass
+"""
+"""Ray's agents notice a minute late that their driver was killed."""
+
+
 class Session:
     """A connection to Ray, and the local cluster behind it if this session started one."""
 
@@ -41,6 +58,7 @@ class Session:
             raise UsageError("this program is already connected to a Ray cluster; leave the address out to use it")
         self.local = address is None and not already
         self._ours = not already
+        self._watchdog: subprocess.Popen[bytes] | None = None
         if already:
             return
         with _signals_kept(), warnings.catch_warnings():
@@ -48,6 +66,7 @@ class Session:
             warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
             if address is None:
                 _start_local(cpus)
+                self._watchdog = _watch(_descendants(os.getpid()))
             else:
                 _connect(address)
 
@@ -57,6 +76,45 @@ class Session:
 
             ray.shutdown()
             self._ours = False
+        if self._watchdog is not None:
+            self._watchdog.communicate(b"x")
+
+
+class _OnOurPath(list[str]):
+    """Folders that Ray would have its workers import from: those that this program imports from itself."""
+
+    def extend(self, folders: Iterable[str]) -> None:
+        super().extend(folder for folder in folders if folder in (path or os.getcwd() for path in sys.path))
+
+
+def _job() -> Any:
+    """Ray puts the working directory on its workers' path, a run folder from elsewhere too."""
+    from ray.job_config import JobConfig
+
+    job = JobConfig()
+    job._py_driver_sys_path = _OnOurPath()
+    return job
+
+
+def _watch(pids: Sequence[int]) -> subprocess.Popen[bytes] | None:
+    """Have these processes killed with this one, however it ends."""
+    words = []
+    for pid in pids:
+        with suppress(OSError):
+            words.append(f"{pid}:{Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[19]}")
+    if not words:
+        return None
+    command = [sys.executable, "-I", "-S", "-c", WATCHDOG, *words]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+
+
+def _descendants(pid: int) -> list[int]:
+    """All processes below one, where the system tells (Linux)."""
+    found = []
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            found += [int(child) for child in children.read_text().split()]
+    return found + [one for child in found for one in _descendants(child)]
 
 
 def _imported_and_connected() -> bool:
@@ -78,7 +136,7 @@ def _start_local(cpus: int) -> None:
         try:
             if services.get_node_ip_address() not in ("127.0.0.1", "::1"):
                 raise QuellError("this version of Ray cannot be kept on the loopback interface; give an `address=...`")
-            ray.init(address="local", num_cpus=cpus, num_gpus=0, include_dashboard=False, **QUIETLY)
+            ray.init("local", num_cpus=cpus, num_gpus=0, include_dashboard=False, job_config=_job(), **QUIETLY)
         finally:
             ray_constants.ENABLE_RAY_CLUSTER = kept
     except (OSError, RuntimeError) as error:
@@ -97,7 +155,7 @@ def _connect(address: str) -> None:
     if address != "auto":
         _check_reachable(address)
     try:
-        ray.init(address=address, **QUIETLY)
+        ray.init(address=address, job_config=_job(), **QUIETLY)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise UsageError(f"no Ray cluster at {address!r}: {error}") from None
 

@@ -1,0 +1,58 @@
+"""Configs and folders that are not what this quell would write: all that is wrong is told, at once and in a line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import quell
+from quell.cli import main
+from quell.config import from_dict, to_dict
+from quell.errors import UsageError
+from quell.training.methods import make_config
+
+
+def test_several_mistakes_are_told_at_once() -> None:
+    facts = to_dict(make_config("swimmer", "es"))
+    facts |= {"steps": -1, "seed": "x", "nonsense": 1}
+    facts["policy"] |= {"activation": "evil", "hidden": 7}
+    facts["directions"] |= {"sigma": float("nan")}
+    with pytest.raises(UsageError) as told:
+        from_dict(facts)
+    for name in ("steps", "seed", "nonsense", "policy.activation", "policy.hidden", "directions.sigma"):
+        assert name in str(told.value), name
+    assert "\n" not in str(told.value)
+    with pytest.raises(UsageError, match=r"steps.*pairs"):
+        quell.train("swimmer", steps=0, pairs=0)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    settings = {"horizon": 20, "steps": 400, "eval_episodes": 1, "workers": 1, "progress": False}
+    return quell.train("lqr", method="es", out=tmp_path_factory.mktemp("runs"), **settings).path  # type: ignore[arg-type]
+
+
+def test_folders_say_which_schema_they_have(run: Path) -> None:
+    state = max((run / "checkpoints").glob("0*/state.json"))
+    for file in (run / "config.json", state):
+        assert json.loads(file.read_text())["schema"] == quell.runs.files.SCHEMA
+
+
+def test_other_versions_are_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = run / "versions.json"
+    facts = json.loads(file.read_text())
+    file.write_text(json.dumps(facts | {"packages": facts["packages"] | {"numpy": "1.0", "gone": "2.0"}}))
+    with pytest.warns(UserWarning, match=r"begun with numpy 1.0 \(now .*\): results may differ"):
+        quell.load(run)
+    with pytest.warns(UserWarning, match="numpy 1.0") as told:
+        quell.resume(run, steps=480, workers=1, progress=False)
+    assert len(told) == 1
+    for spoilt in ("[]", "{", '{"packages": {"numpy": []}}'):
+        file.write_text(spoilt)
+        if "numpy" not in spoilt:
+            quell.load(run)
+    file.write_text(json.dumps(facts))
+    assert main(["eval", str(run), "--episodes", "1", "--workers", "1"]) == 0
+    assert capsys.readouterr().err == ""
