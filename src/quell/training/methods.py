@@ -133,6 +133,8 @@ ES_TASKS: dict[str, dict[str, Any]] = {
 PROXIMAL_TASKS: dict[str, dict[str, Any]] = {
     "halfcheetah": {"estimator.lr": 1e-3, "estimator.trace": 0.9, "policy.init_std": 0.14},
     "dm-cheetah-run": {"estimator.lr": 1e-3, "estimator.trace": 0.9, "policy.init_std": 0.14},
+    "hopper": {"policy.init_std": 1.0},
+    "walker2d": {"policy.init_std": 1.0},
     "swimmer": {"estimator.gamma": 0.9999, "estimator.trace": 0.98},  # as RL Zoo has it
 }
 LINEAR_TASKS: dict[str, dict[str, Any]] = {
@@ -213,6 +215,12 @@ def _methods() -> dict[str, Method]:
             own_tasks=True,
         ),
     }
+    return table | _ppo()
+
+
+def _ppo() -> dict[str, Method]:
+    """The clipped surrogate with every combination of the paper's switches; without any, tuned is PPO with epochs."""
+    table = {}
     for size in range(4):
         for switches in itertools.combinations("sam", size):
             words = " and ".join(
