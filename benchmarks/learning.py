@@ -86,7 +86,7 @@ def table(groups: Groups) -> str:
     for (task, preset, method, steps), runs in groups.items():
         returns = [_mean_std([float(np.mean(run.final[kind])) for run in runs]) for kind in ("sampled", "mean_action")]
         ratios = [run.variance for run in runs if run.variance is not None]
-        ratio = f"{np.mean(ratios):.3f}" if len(ratios) == len(runs) else ""
+        ratio = _plain(float(np.mean(ratios)), 3) if len(ratios) == len(runs) else ""
         lines.append(f"| {task} | {preset} | {method} | {steps:.0e} | {len(runs)} | {' | '.join(returns)} | {ratio} |")
     return "\n".join(lines) + "\n"
 
@@ -101,7 +101,12 @@ def figure(groups: Groups, path: Path) -> None:
 
 def _mean_std(values: list[float]) -> str:
     score = mean_std(values)
-    return f"{score.mean:.1f} ± {score.std if len(values) > 1 else 0:.1f}"
+    return f"{_plain(score.mean, 1)} ± {_plain(score.std if len(values) > 1 else 0.0, 1)}"
+
+
+def _plain(value: float, decimals: int) -> str:
+    """With so many decimals; very large and very small numbers with an exponent."""
+    return f"{value:.{decimals}f}" if value == 0 or 5e-4 <= abs(value) < 1e6 else f"{value:.1e}"
 
 
 def main(arguments: Arguments) -> None:

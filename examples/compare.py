@@ -2,7 +2,7 @@
 
 1. One gradient at an untrained policy, ES against the control variate: its noise, and what a step along it gains.
 2. Learning: both methods with their own tuned settings, five seeds each, 50 fresh episodes of every final policy, and
-   what the seeds allow to say.
+   what the seeds allow to say (an exact rank test), curves and a film.
 
 `make run` runs this; `python examples/compare.py --help` shows what can be changed.
 """
@@ -20,7 +20,8 @@ import quell
 from quell.cli import guarded
 from quell.commands.arguments import parse
 from quell.figures import curves
-from quell.stats import mean_std, probability_of_improvement
+from quell.stats import mean_std, verdict
+from quell.video import film
 
 METHODS = {"cv": "natural steps", "es": "Adam"}
 
@@ -82,14 +83,19 @@ def learning(arguments: Arguments) -> None:
         table.add_row(f"{method}  {METHODS[method]}", spread, f"{min(own):.0f}", f"{max(own):.0f}", f"{seconds:.1f}")
     Console().print(table)
     if arguments.seeds > 1:
-        chance = probability_of_improvement({"": scores["cv"]}, {"": scores["es"]}, np.random.default_rng(0))
-        verdict = (
-            "above" if chance.low > 0.5 else "below" if chance.high < 0.5 else "not resolved: more seeds are needed"
-        )
-        print(f"P(CV above ES) = {chance.value:.2f} [{chance.low:.2f}, {chance.high:.2f}]: {verdict}")
+        chance, said = verdict(scores["cv"], scores["es"])
+        assert chance is not None
+        print(f"P(CV above ES) = {chance.value:.2f} [{chance.low:.2f}, {chance.high:.2f}]: {said}")
     figure = arguments.out / f"compare-{arguments.task}.png"
     curves(runs, figure, title=f"{arguments.task}: ES with and without the control variate")
-    print(f"figure       {figure}\nrun folders  {arguments.out / arguments.task}")
+    print(f"figure       {figure}")
+    best = runs["cv"][int(np.argmax(scores["cv"]))]
+    try:
+        film(best, figure.with_suffix(".gif"), seconds=6)
+        print(f"film         {figure.with_suffix('.gif')}, of the best policy")
+    except quell.QuellError as error:
+        print(f"no film      {error}")
+    print(f"run folders  {arguments.out / arguments.task}")
 
 
 def main(arguments: Arguments) -> int:

@@ -31,7 +31,9 @@ def test_it_is_what_optax_would_do() -> None:
     steps = DATA.sums(settings, batch)["collected.steps"]
     assert len(steps) == STEPS
     obs, actions, played = steps[:, : POLICY.obs_size], steps[:, POLICY.obs_size : -2], steps[:, -2]
-    assert played == pytest.approx(np.asarray(log_prob(POLICY, jnp.asarray(THETA), obs, actions)), rel=1e-4, abs=1e-5)
+    assert played == pytest.approx(
+        np.asarray(log_prob(POLICY, *map(jnp.asarray, (THETA, obs, actions)))), rel=1e-4, abs=1e-5
+    )
     advantage = (steps[:, -1] - steps[:, -1].mean()) / steps[:, -1].std()
 
     def loss(theta: Any, rows: Any) -> Any:

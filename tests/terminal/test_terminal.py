@@ -53,12 +53,14 @@ def test_plain_lines_now_and_then(clock: list[float], capsys: pytest.CaptureFixt
         display.on_iteration(row(200, **{"variance/es": 2.0, "variance/ratio": 0.5, "eval/return": 30.0}))
         clock[0] += 5
         display.on_iteration(row(300, **{"variance/es": 2.0, "variance/ratio": 0.3, "trouble/total": 2.0}))
-        display.on_iteration(row(1100))
+        natural = {"variance/es": 2.0, "variance/ratio": 0.1, "variance/in_step_metric": 1.0}
+        display.on_iteration(row(1100, **natural))
     first, second, last = capsys.readouterr().err.splitlines()
     assert first == "hopper cv  10%  100 steps  ETA 0:00:00  return 12.35  5,000 steps/s"
     assert second.startswith("hopper cv  30%  300 steps  ETA 0:00:35  return 12.35  eval 30  variance x0.4")
     assert second.endswith("trouble 2")
     assert "100%  1,100 steps  ETA 0:00:00" in last, "the last row is always shown"
+    assert "variance x0.3 (natural)" in last
 
 
 def test_a_resumed_run_is_not_credited_with_earlier_steps(

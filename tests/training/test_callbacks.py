@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import quell
+from quell.cli import main
 from quell.errors import UsageError
 from quell.runs import checkpoint
 from quell.training.iteration import Trainer
@@ -118,6 +119,19 @@ def test_the_best_policy_is_kept_beside_the_newest(tmp_path: Path, scores: dict[
     assert (earlier.iteration, earlier.best) == (2, -3.0), "the checkpoint of iteration 3 knows of one evaluation"
     with pytest.raises(UsageError, match="must be newest or best"):
         quell.load(result.path, checkpoint="worst")  # type: ignore[arg-type]
+
+
+def test_the_summary_shows_both(tmp_path: Path, scores: dict[int, float], capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--method", "es", "--horizon", "20", "--pairs", "2", "--eval-every", "2", "--out", str(tmp_path)]
+    scores |= {2: 5.0, 4: 1.0}
+    assert main(["train", "lqr-302", *words, "--steps", "320"]) == 0
+    assert "best         5.0 ± " in (said := capsys.readouterr().out)
+    assert "(mean action, iteration 2; `--checkpoint best` to use it)" in said
+    scores |= {4: 7.0}
+    assert main(["train", "lqr-302", *words, "--steps", "3.2e2", "--target", "6"]) == 0
+    assert "(mean action, the newest)" in capsys.readouterr().out
+    assert main(["train", "lqr-302", *words, "--steps", "3200", "--target", "6"]) == 0
+    assert "stopped early: the target of 6 is reached" in capsys.readouterr().out
 
 
 def test_a_resumed_run_knows_what_was_best(tmp_path: Path, scores: dict[int, float]) -> None:

@@ -50,8 +50,10 @@ SPACES = {
 }
 
 
-@pytest.mark.parametrize("bounding", ["as-is", "clip", "scale"])
-@pytest.mark.parametrize("space", SPACES)
+@pytest.mark.parametrize(
+    ("space", "bounding"),
+    [("box", "as-is"), ("box", "clip"), ("box", "scale"), ("square", "clip"), ("whole", "scale"), ("choice", "")],
+)
 def test_the_policy_acts_as_training_did(space: str, bounding: str, tmp_path: Path) -> None:
     """The same episode, played by an engine (sum of its rewards) and by hand."""
 
@@ -59,7 +61,7 @@ def test_the_policy_acts_as_training_did(space: str, bounding: str, tmp_path: Pa
         return Recorded(SPACES[space])
 
     settings = {**SHORT, "method": "es", "horizon": 20, "normalise_obs": True, "output_scale": 5.0}
-    if space != "choice":
+    if bounding:
         settings["actions"] = bounding
     result = quell.train(make, out=tmp_path, **settings)
     played = quell.evaluate(result, episodes=1, mean_action=True, workers=1)
@@ -145,7 +147,7 @@ class TestOwnEnvironments:
 
 
 class TestNumbers:
-    @pytest.mark.parametrize("steps", [1e3, np.int64(1000), np.float32(1000), np.int8(100)])
+    @pytest.mark.parametrize("steps", [1e3, np.int8(100)])
     def test_whole_numbers_however_they_come(self, steps: Any, tmp_path: Path) -> None:
         settings = {
             **SHORT,

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from quell.campaign.plan import Job
-from quell.config import flatten
+from quell.config import flatten, replace
 from quell.errors import UsageError
 from quell.runs.checkpoint import write_atomically
 from quell.runs.folder import folder_name
@@ -62,8 +62,8 @@ class Search:
         return self.out / self.method
 
     def job(self, trial: int, task: str, seed: int) -> Job:
-        settings = {**self.settings()[trial], "seed": seed, "steps": self.steps, "eval_every": 0}
-        config = make_config(task, self.method, "tuned", settings).validate()
+        config = make_config(task, self.method, "tuned", {"seed": seed, "steps": self.steps, "eval_every": 0})
+        config = replace(config, self.settings()[trial], lenient=True).validate()  # what a task's preset reads of them
         name = f"{folder_name(task)}-trial{trial:02d}-{seed}.json"
         return Job(config, self.runs / f"trial{trial:02d}", self.folder / name, self.episodes, f"trial{trial:02d}")
 

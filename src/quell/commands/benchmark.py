@@ -16,12 +16,18 @@ DESCRIPTION = """Train methods with their tuned settings on several tasks and se
 actions, who is above whom, time, published scores) and a figure to OUT. Finished runs are not repeated: the same
 command goes on where it stopped."""
 TASKS = (
-    *("halfcheetah", "hopper", "walker2d", "swimmer", "dm-cheetah-run", "dm-cartpole-swingup"),
-    *("dm-cartpole-two-poles", "dm-cartpole-balance", "roboschool-pong"),
+    *("halfcheetah", "hopper", "walker2d", "swimmer", "ant", "humanoid"),
+    *("inverted-pendulum", "inverted-double-pendulum", "lqr", "bipedalwalker"),
+    *("dm-cheetah-run", "dm-cartpole-swingup", "dm-cartpole-two-poles", "dm-cartpole-balance", "dm-pendulum-swingup"),
+    *("dm-hopper-stand", "dm-hopper-hop", "dm-quadruped-walk", "dm-quadruped-escape"),
+    *("roboschool-pong", "roboschool-halfcheetah", "gym:CartPole-v1", "gym:LunarLander-v3"),
 )
+STEPS = ("1e6", "dm-quadruped-walk=3e5", "dm-quadruped-escape=3e5", "humanoid=3e5")
 PEERS = {
-    "RL Zoo PPO, 1e6": {"halfcheetah": "5819", "hopper": "2410", "walker2d": "3479", "swimmer": "282"},
-    "RL Zoo ARS, 2e6 to 7.5e7": {"halfcheetah": "4815", "hopper": "3344", "walker2d": "2994", "swimmer": "355"},
+    "RL Zoo PPO, 1e6": {"halfcheetah": "5819", "hopper": "2410", "walker2d": "3479", "swimmer": "282", "ant": "1327"},
+    "RL Zoo ARS, 2e6 to 7.5e7": {
+        **{"halfcheetah": "4815", "hopper": "3344", "walker2d": "2994", "swimmer": "355", "ant": "2334"},
+    },
 }
 """What others published (mean actions, one agent each): RL Zoo's benchmark page."""
 
@@ -34,8 +40,8 @@ class Arguments:
     """The first is compared with each of the others."""
     seeds: int = 5
     """Seeds 0 to SEEDS-1."""
-    steps: int = 1_000_000
-    """Environment steps of each run."""
+    steps: tuple[str, ...] = STEPS
+    """Environment steps of each run, and of those on single tasks: 1e6 humanoid=3e5"""
     episodes: int = 20
     """Episodes of each final evaluation."""
     jobs: Annotated[int | None, UNSET] = None
@@ -50,7 +56,7 @@ class Arguments:
 
 def main(arguments: list[str]) -> int:
     parsed = parse(Arguments, arguments, prog="quell benchmark", description=DESCRIPTION)
-    for name in ("seeds", "steps", "episodes", "jobs"):
+    for name in ("seeds", "episodes", "jobs"):
         value = getattr(parsed, name)
         if value is not None and value < 1:
             raise UsageError(f"--{name} {value} must be at least 1")
@@ -66,16 +72,18 @@ def main(arguments: list[str]) -> int:
 
 def _train(parsed: Arguments) -> list[str]:
     """Run what is missing; what failed."""
-    from quell.campaign.plan import Job, record_path
+    from quell.campaign.plan import Budget, Job, record_path
     from quell.campaign.runner import Runner
     from quell.terminal.campaign import CampaignDisplay
     from quell.training.methods import make_config
 
-    jobs = []
+    jobs, budget = [], Budget.parse(1.0, parsed.steps)
     for seed in range(parsed.seeds):
         for task in parsed.tasks:
             for method in parsed.methods:
-                config = make_config(task, method, "tuned", {"seed": seed, "steps": parsed.steps, "eval_every": 0})
+                config = make_config(
+                    task, method, "tuned", {"seed": seed, "steps": budget.of(task, 0), "eval_every": 0}
+                )
                 jobs.append(Job(config.validate(), parsed.runs, record_path(parsed.out, config), parsed.episodes))
     for job in jobs:
         job.check()

@@ -62,10 +62,10 @@ def report(result: Result) -> int:
     print(f"{config.task}  {config.method}  seed {config.seed}: {result.steps:,} steps, {result.iteration} iterations")
     print(f"  return  {_eval(result, 'eval/return')}  (actions sampled)")
     print(f"          {_eval(result, 'eval/mean_action')}  (mean action)")
-    best = [row for row in result.history if row.get("eval/mean_action") == result.best]
-    if best and best[-1]["iteration"] < result.iteration:
-        when = f"iteration {best[-1]['iteration']}; --checkpoint best, in `quell eval` and `quell play`"
-        print(f"    best  {result.best:10.1f} ± {best[-1]['eval/mean_action_std']:.1f}  (mean action, {when})")
+    for best in [row for row in result.history if row.get("eval/mean_action") == result.best][-1:]:
+        older = best["iteration"] < result.iteration
+        whose = f"iteration {best['iteration']}; `--checkpoint best` to use it" if older else "the newest"
+        print(f"    best  {_score(result.best, best['eval/mean_action_std'])}  (mean action, {whose})")
     if result.steps < config.steps:
         print(f"  stopped early: the target of {config.target:g} is reached")
     es = [row["variance/es"] for row in result.history if row.get("variance/es") is not None]
@@ -90,5 +90,8 @@ def stopped(result: Result) -> int:
 
 
 def _eval(result: Result, name: str) -> str:
-    value, spread = result.last(name), result.last(f"{name}_std")
+    return _score(result.last(name), result.last(f"{name}_std"))
+
+
+def _score(value: float, spread: float) -> str:
     return f"{value:10.1f} ± {spread:.1f}" if abs(value) < 1e7 else f"{value:10.3g} ± {spread:.3g}"

@@ -124,7 +124,8 @@ class Display(Callback):
         if self._eval is not None:
             parts.append(f"eval {self._eval:.4g}")
         if "variance/es" in row and self._ratios and set(self._ratios) != {1.0}:
-            parts.append(f"variance x{sum(self._ratios) / len(self._ratios):.2g}")
+            metric = " (natural)" if row.get("variance/in_step_metric") else ""
+            parts.append(f"variance x{sum(self._ratios) / len(self._ratios):.2g}{metric}")
         parts.append(f"{row['speed']:,.0f} steps/s")
         if row.get("eval/reached"):
             parts.append(f"target reached with {row['eval/mean_action']:.4g}")

@@ -94,8 +94,8 @@ SHAKY = {"policy.init_std": 1.0, "step": Natural(kl=0.02), "estimator.gamma": 0.
 NARROW = {"directions.sigma": 0.005, "pairs": 1, "batch_steps": 2000}
 """Where the gait is found soon: perturbations that hardly disturb it, and twice as many steps."""
 UNSTABLE: dict[str, Any] = {
-    "estimator": ControlVariate(coefficients=ChosenCoefficients()),
-    "step": Adam(lr=0.03),
+    "estimator": ControlVariate(coefficients=ChosenCoefficients(metric="policy")),
+    "step": Adam(lr=0.03, max_norm=1.0),
     "pairs": 5,
     "batch_steps": 0,
     "normalise_obs": False,

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from quell import registry
 from quell.api import compute_for
 from quell.config import Preset
 from quell.errors import UsageError
@@ -98,19 +99,17 @@ def variance(
     `pairs_other` if not as many. Biases are measured against the mean of `reference`; one that is unbiased and less
     noisy than ES ("auto") shows smaller ones. `gain` names steps whose worth is measured too ("sign:0.01", "kl:0.01").
     """
-    if seed < 0:
-        raise UsageError(f"`seed={seed}` must be at least 0")
-    compute = compute_for(engine, workers)
+    seed, compute = registry.whole("seed", seed), compute_for(engine, workers)
     plan = Plan(
         methods=methods.split(",") if isinstance(methods, str) else methods,
-        pairs=pairs,
-        pairs_other=pairs_other,
-        warmup=warmup,
+        pairs=registry.whole("pairs", pairs),
+        pairs_other=None if pairs_other is None else registry.whole("pairs_other", pairs_other),
+        warmup=registry.whole("warmup", warmup),
         reference=reference,
         gain=[parse_step(word) for word in gain],
         gain_methods=gain_methods,
-        gain_estimates=gain_estimates,
-        gain_episodes=gain_episodes,
+        gain_estimates=registry.whole("gain_estimates", gain_estimates),
+        gain_episodes=registry.whole("gain_episodes", gain_episodes),
     )
     point = find_point(task, at, preset=preset, seed=seed, settings=settings or {})
     with Counter() if progress else nullcontext() as tell:
