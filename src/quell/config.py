@@ -181,7 +181,7 @@ def from_dict(values: Mapping[str, Any]) -> Config:
     for name, value in values.items():
         try:
             config = registry.replace(config, {name: _restored(name, value)})
-        except (UsageError, TypeError, ValueError) as error:  # a name that is a list, say
+        except (UsageError, TypeError, ValueError, AttributeError) as error:  # a name that is a list, say
             wrong.append(str(error) if isinstance(error, UsageError) else f"{name} makes no sense: {error}")
     try:
         config.validate()

@@ -87,7 +87,15 @@ def test_what_a_notebook_imports_from_its_folder_reaches_the_workers(tmp_path: P
     assert done.returncode == 0, done.stderr
 
 
-LINKS = [".metrics.jsonl.tmp", "metrics.jsonl", "lock", ".config.json.tmp", "config.json", "checkpoints/.00000099.tmp"]
+LINKS = [
+    ".metrics.jsonl.tmp",
+    "metrics.jsonl",
+    "metrics.csv",
+    "lock",
+    ".config.json.tmp",
+    "config.json",
+    "checkpoints/.00000099.tmp",
+]
 
 
 @pytest.mark.parametrize("name", LINKS)
@@ -295,7 +303,9 @@ def test_nan_in_theta_is_refused(tmp_path: Path) -> None:
         checkpoint.load(path)
 
 
-def test_metrics_that_are_none_end_the_history(tmp_path: Path) -> None:
-    (tmp_path / "metrics.jsonl").write_text('{"iteration": 1}\n{"iteration": "$(touch x)"}\n{"iteration": 2}\n')
+@pytest.mark.parametrize("value", ['"$(touch x)"', "NaN", "-Infinity", "1" + "0" * 400, "[]", "{}"])
+def test_metrics_that_are_none_end_the_history(value: str, tmp_path: Path) -> None:
+    lines = ['{"iteration": 1}\n', f'{{"iteration": 2, "steps": {value}}}\n', '{"iteration": 3}\n']
+    (tmp_path / "metrics.jsonl").write_text("".join(lines))
     MetricsWriter(tmp_path, after=5).close()
     assert (tmp_path / "metrics.jsonl").read_text() == '{"iteration": 1}\n'

@@ -239,7 +239,7 @@ def test_a_broken_setting_is_told_at_once(tmp_path: Path) -> None:
 
 class BreaksOnArrival:
     def __init__(self, task: Any) -> None:
-        self.horizon = task.horizon
+        self.horizon, self.obs_size = task.horizon, task.obs_size
 
     def __reduce__(self) -> Any:
         return broken, ()

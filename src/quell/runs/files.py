@@ -77,7 +77,8 @@ def as_table(line: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     known = isinstance(row, dict) and isinstance(row.get("iteration"), int | float)
-    return row if known and all(isinstance(v, int | float | None) for v in row.values()) else None
+    numbers = known and all(v is None or (isinstance(v, int | float) and abs(v) < 1e308) for v in row.values())
+    return row if numbers else None
 
 
 def append_to(path: Path) -> int:

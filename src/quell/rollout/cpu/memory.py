@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import mmap
 import os
 import tempfile
@@ -11,8 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from quell.errors import UsageError
 
 Layout = Mapping[str, tuple[tuple[int, ...], str]]
 ALIGN = 64
@@ -37,12 +34,6 @@ class SharedArrays:
 
     @staticmethod
     def create(layout: Layout) -> SharedArrays:
-        size = sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in layout.values())
-        if size > (there := os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")):
-            raise UsageError(
-                f"these episodes take {size / 1e9:,.0f} GB of memory, of which this machine has {there / 1e9:,.0f}: "
-                "fewer pairs or episodes, or a smaller horizon"
-            )
         if hasattr(os, "memfd_create"):
             return SharedArrays(os.memfd_create("quell"), layout)
         with tempfile.TemporaryFile() as file:  # elsewhere (macOS): an unlinked file
