@@ -75,7 +75,7 @@ def test_a_search_that_makes_no_sense_is_refused(bad: list[str]) -> None:
 
 def _record(task: str, method: str, seed: int, score: float) -> Record:
     config = make_config(task, method, "tuned", {"seed": seed, "steps": 1000})
-    return Record(config, {}, {"sampled": [score], "mean_action": [score]}, [0.0], {})
+    return Record(config, {}, {"sampled": [score], "mean_action": [score]}, [0.0], {"return": [score]})
 
 
 def test_a_table_marks_the_best_and_what_seeds_do_not_tell_from_it() -> None:
