@@ -2,7 +2,8 @@
 
 Python blocks of a page run one after the other, as in a notebook; `quell.train` and `quell.variance` do what is asked
 with tiny budgets on one worker. Lines of bash blocks are carried out in the same way if they are quell's own; of others
-it is checked that they exist. `NOT_CARRIED_OUT` says what is only parsed (tests/test_docs.py), and why.
+it is checked that they exist. What takes long even when it is tiny is among the slow tests. Lines with `--address`, of
+another machine, are only parsed (tests/test_docs.py).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -26,14 +28,10 @@ from quell import cli
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
 LANGUAGES = {"python", "bash", "text"}
-NOT_CARRIED_OUT = {
-    "variance": "measures for minutes; tests/variances does it small",
-    "paper": "plans days of runs; tests/paper does it small",
-    "benchmark": "days of runs; tests/campaign does it small",
-    "tune": "hours of runs; tests/campaign does it small",
-    "sweep": "many runs; tests/campaign does it small",
-    "doctor": "draws and probes for many seconds; tests/commands calls it",
-}
+LONG = {"variance", "paper", "benchmark", "tune", "sweep", "doctor"}
+"""Commands that measure or train for long: tiny versions are among the slow tests."""
+LONG_FLAGS = {"--video", "--seeds"}
+"""And these, which start a renderer or many processes."""
 OTHERS = {"ray", "source", "apt-get", "git"}
 """Programs that are not ours."""
 QUIET: dict[str, Any] = {"workers": 1, "progress": False}
@@ -144,8 +142,8 @@ def test_bash_blocks_run(page: Path, workplace: Path, capsys: pytest.CaptureFixt
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
     for language, text in blocks(page):
         for program, *words in lines(text) if language == "bash" else []:
-            if program == "quell" and words[0] not in NOT_CARRIED_OUT:
-                if {"--address", "--video", "--seeds"} & set(words):  # another machine, a renderer, many processes
+            if program == "quell" and words[0] not in LONG:
+                if {"--address", *LONG_FLAGS} & set(words):
                     continue
                 prepare(words, workplace)
                 assert cli.main(tiny(words)) == 0, f"{page.name}: {words}\n{capsys.readouterr().err}"
@@ -160,3 +158,55 @@ def test_bash_blocks_run(page: Path, workplace: Path, capsys: pytest.CaptureFixt
             else:
                 assert program in OTHERS | {"quell"}, f"{page.name}: {program}"
     shutil.rmtree(workplace / "runs", ignore_errors=True)
+
+
+def without(words: list[str], *flags: str) -> list[str]:
+    """The words less these flags and their values."""
+    kept, dropping = [], False
+    for word in words:
+        dropping = word in flags or (dropping and not word.startswith("--"))
+        kept += [] if dropping else [word]
+    return kept
+
+
+def shortened(words: list[str]) -> list[str]:
+    """A long command with budgets that take seconds."""
+    few = ["--pairs", "2", "--batch-steps", "0", "--eval-episodes", "1", "--horizon", "10", "--steps", "20"]
+    if words[0] in ("train", "sweep"):
+        episodes = ["--episodes", "1"] if words[0] == "sweep" else []
+        return [*without(words, "--steps", "--seeds"), *few, "--seeds", "2", *episodes]
+    if words[0] == "variance":
+        cut = without(words, "--pairs", "--warmup", "--settings", "--gain-estimates", "--gain-episodes")
+        gains = ["--gain-estimates", "2", "--gain-episodes", "1"] if "--gain" in words else []
+        return [*cut, "--pairs", "10", "--warmup", "5", "--workers", "1", "--settings", "horizon", "10", *gains]
+    if words[0] == "benchmark" and "--render" not in words:
+        return [
+            "benchmark",
+            "--tasks",
+            "lqr-302",
+            "--methods",
+            "es",
+            "--steps",
+            "300",
+            "--seeds",
+            "1",
+            "--episodes",
+            "1",
+        ]
+    if words[0] == "paper" and words[1].startswith("table") and "--plan" not in words:
+        cut = without(words, "--budget", "--steps", "--seeds", "--tasks")
+        return [*cut, "--tasks", "lqr-302", "--steps", "300", "--seeds", "1", "--episodes", "1"]
+    return [*words, *(["--seconds", "0.2", "--size", "64", "48"] if words[0] == "play" else [])]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", with_blocks("bash"))
+def test_long_lines_of_bash_blocks_run(page: Path, workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for language, text in blocks(page):
+        for program, *words in lines(text) if language == "bash" else []:
+            if program == "quell" and "--address" not in words and (words[0] in LONG or LONG_FLAGS & set(words)):
+                if words[0] == "play":  # which starts a process, and that does not go well with JAX in this one
+                    prepare(words, workplace)
+                    subprocess.run([sys.executable, "-m", "quell", *shortened(words)], check=True)
+                else:
+                    assert cli.main(shortened(words)) == 0, f"{page.name}: {words}\n{capsys.readouterr().err}"
