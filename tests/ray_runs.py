@@ -30,7 +30,14 @@ def trainer(compute: Compute, method: str = "cv", patience: Patience | None = No
     assert isinstance(compute, Ray)
     made = Trainer(config, Cpu(workers=1))
     made.engine.close()
-    made.engine = RayEngine(made.task, made.problem, members=2 * config.pairs, compute=compute, patience=patience)
+    made.engine = RayEngine(
+        made.task,
+        made.problem,
+        members=2 * made.most_pairs,
+        states=config.step.states,
+        compute=compute,
+        patience=patience,
+    )
     return made
 
 

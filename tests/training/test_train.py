@@ -320,6 +320,8 @@ def test_the_control_variate_cuts_halfcheetahs_variance_below_a_fifth(tmp_path: 
     """moments, gamma 1, initial std 1: the first 50 iterations."""
     result = quell.train(
         "halfcheetah",
+        method="es",
+        estimator="control-variate",
         steps=500_000,
         out=tmp_path,
         progress=False,

@@ -67,7 +67,6 @@ def wait_for(made: Trainer, workers: int, seconds: float = 60.0) -> None:
         assert time.monotonic() < deadline, f"{fleet.ready} workers instead of {workers}"
         fleet._recruit()
         fleet._listen()
-        fleet._send_pings()
         fleet._lose_the_faulty()
 
 
@@ -196,6 +195,7 @@ def test_all_workers_lost_stops_the_run_with_a_checkpoint(machines: Any, tmp_pat
 
 
 COMMAND = ["train", "walker2d", "--horizon", "60", "--pairs", "4", "--eval-every", "0", "--eval-episodes", "1"]
+COMMAND += ["--batch-steps", "0"]
 
 
 def command(*arguments: str, env: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
