@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -80,7 +81,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     assert "lqr-302  es  best policy, of iteration 3" in capsys.readouterr().out
     code = "import sys; sys.modules['quell'] = None; import act; print(act.act([0.1, 0.2, 0.3]).tolist())"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path / "a", capture_output=True, text=True, check=True)
-    np.testing.assert_allclose(eval(done.stdout), result.policy([0.1, 0.2, 0.3]), rtol=1e-5)
+    np.testing.assert_allclose(json.loads(done.stdout), result.policy([0.1, 0.2, 0.3]), rtol=1e-5)
     monkeypatch.setitem(quell.errors.EXTRAS, "onnx", "no_such_module_at_all")
     assert main(["export", str(result.path), "--out", str(tmp_path / "b")]) == 0
     assert "pip install 'quell[onnx]'" in capsys.readouterr().out
