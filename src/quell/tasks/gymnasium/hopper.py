@@ -16,7 +16,7 @@ class Hopper(GymnasiumTask):
     name = "hopper"
     summary = "planar one-legged hopper, hop forward (Gymnasium)"
     obs_size, action_size = 11, 3
-    can_terminate = True
+    can_terminate, first_length = True, 20
     asset = "hopper.xml"
     frame_skip = 4
     reset_noise = 5e-3

@@ -17,7 +17,7 @@ class Humanoid(GymnasiumTask):
     name = "humanoid"
     summary = "humanoid, walk forward (Gymnasium)"
     obs_size, action_size = by_version(v5=348, v4=376), 17
-    can_terminate = True
+    can_terminate, first_length = True, 20
     tuned: Mapping[str, Any] = {"policy.actions": "clip"}  # the cost of an action has no bound, its effect has
     asset = "humanoid.xml"
     frame_skip = 5
