@@ -15,7 +15,6 @@ from quell.estimate import Estimator, Problem
 from quell.estimate.advantage import AdvantageGradient
 from quell.estimate.control_variate import ControlVariate
 from quell.estimate.control_variate.advantage import AdvantageControlVariate
-from quell.estimate.control_variate.choose import ChosenCoefficients
 from quell.estimate.control_variate.discount import FixedDiscounts
 from quell.estimate.epochs import ClippedEpochs
 from quell.estimate.policy_gradient import PolicyGradient
@@ -94,16 +93,16 @@ SHAKY = {"policy.init_std": 1.0, "step": Natural(kl=0.02), "estimator.gamma": 0.
 NARROW = {"directions.sigma": 0.005, "pairs": 1, "batch_steps": 2000}
 """Where the gait is found soon: perturbations that hardly disturb it, and twice as many steps."""
 UNSTABLE: dict[str, Any] = {
-    "estimator": ControlVariate(coefficients=ChosenCoefficients(metric="policy")),
-    "step": Adam(lr=0.03, max_norm=1.0),
+    "estimator": Score(),
+    "step": Adam(lr=0.01, max_norm=1.0),
     "pairs": 5,
     "batch_steps": 0,
     "normalise_obs": False,
     "policy.activation": "relu",
     "policy.init_std": 1.0,
 }
-"""Where states grow without bound a bounded layer cannot answer them, and no Fisher matrix is finite: ES's settings,
-and coefficients that leave the policy gradient out where it is the noisier, or overflows."""
+"""Where states grow without bound no Fisher matrix is finite, policy gradients overflow, and a bounded layer cannot
+answer them: plain ES, and nothing but ES."""
 NATURAL_TASKS: dict[str, dict[str, Any]] = {
     "halfcheetah": NARROW,
     "dm-cheetah-run": NARROW,
@@ -119,6 +118,8 @@ NATURAL_TASKS: dict[str, dict[str, Any]] = {
 }
 """Found by `quell tune` on seeds from 100 up (results/tuning)."""
 ES_TASKS: dict[str, dict[str, Any]] = {
+    "lqr": {"step": UNSTABLE["step"]},
+    "lqr-302": {"step": UNSTABLE["step"]},
     "hopper": {"directions.sigma": 0.05, "pairs": 10, "normalise_obs": True, "policy.activation": "tanh"},
     "walker2d": {
         "step.lr": 0.03,
@@ -258,6 +259,11 @@ def get_method(name: str) -> Method:
     if key not in METHODS:
         raise UsageError(f"unknown method {name!r}{did_you_mean(name, METHODS)}; `quell methods` lists them all")
     return METHODS[key]
+
+
+def falls_back(config: Config) -> bool:
+    """Whether a control variate was asked for and plain ES is what the task gets."""
+    return config.method == "cv" and isinstance(config.estimator, Score)
 
 
 def make_config(
