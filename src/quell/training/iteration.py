@@ -1,7 +1,5 @@
 """One iteration: perturb -> rollout -> estimate -> update, and what there is to log about it."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import time

@@ -3,8 +3,6 @@
 v5 of Walker2d gives both feet the same friction; v4's right foot has less than half of the left one's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ v5 charges for contact forces and leaves out of the observation what is always z
 forces on the free joint); v4 observes all of it and charges nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

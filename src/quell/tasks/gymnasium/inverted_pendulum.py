@@ -1,7 +1,5 @@
 """Keep one pole, or two end to end, upright on a cart; Gymnasium's Inverted(Double)Pendulum."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from quell.tasks.base import State, within
