@@ -92,6 +92,16 @@ SHAKY = {"policy.init_std": 1.0, "step": Natural(kl=0.02), "estimator.gamma": 0.
 """Where a policy has to find its reward first: larger action noise, and small steps to keep it."""
 NARROW = {"directions.sigma": 0.005, "pairs": 1, "batch_steps": 2000}
 """Where the gait is found soon: perturbations that hardly disturb it, and twice as many steps."""
+MANY_JOINTS = {
+    "estimator.gamma": 0.99,
+    "estimator.trace": 0.95,
+    "step.damping": 1.0,
+    "pairs": 1,
+    "batch_steps": 2000,
+    "policy.hidden": (64, 64),
+    "policy.init_std": 0.5,
+}
+"""Where episodes begin in any orientation: many steps, and a metric that a batch of two episodes cannot distort."""
 UNSTABLE: dict[str, Any] = {
     "estimator": Score(),
     "step": Adam(lr=0.01, max_norm=1.0),
@@ -104,7 +114,7 @@ UNSTABLE: dict[str, Any] = {
 """Where states grow without bound no Fisher matrix is finite, policy gradients overflow, and a bounded layer cannot
 answer them: plain ES, and nothing but ES."""
 NATURAL_TASKS: dict[str, dict[str, Any]] = {
-    "halfcheetah": NARROW,
+    "halfcheetah": {**NARROW, "estimator.trace": 0.95},
     "dm-cheetah-run": NARROW,
     "ant": {"directions.sigma": 0.005, "estimator.gamma": 0.99, "policy.init_std": 0.2},
     # Its reward is far behind the stroke that earns it.
@@ -112,6 +122,8 @@ NATURAL_TASKS: dict[str, dict[str, Any]] = {
     "dm-cartpole-swingup": SHAKY,
     "dm-cartpole-two-poles": SHAKY,
     "dm-cartpole-balance": {"policy.init_std": 1.0, "step.kl": 0.03},
+    "dm-quadruped-walk": MANY_JOINTS,
+    "dm-quadruped-escape": MANY_JOINTS,
     "roboschool-pong": SHAKY,
     "lqr": UNSTABLE,
     "lqr-302": UNSTABLE,
@@ -136,7 +148,7 @@ PROXIMAL_TASKS: dict[str, dict[str, Any]] = {
     "dm-cheetah-run": {"estimator.lr": 1e-3, "estimator.trace": 0.9, "policy.init_std": 0.14},
     "hopper": {"policy.init_std": 1.0},
     "walker2d": {"policy.init_std": 1.0},
-    "swimmer": {"estimator.gamma": 0.9999, "estimator.trace": 0.98},  # see NATURAL_TASKS; not searched for
+    "swimmer": {"estimator.gamma": 1.0, "estimator.trace": 0.995, "critic.updates": 400},  # see NATURAL_TASKS
 }
 LINEAR_TASKS: dict[str, dict[str, Any]] = {
     task: {"estimator.per_step": -1.0} for task in ("hopper", "walker2d", "ant")
