@@ -28,12 +28,15 @@ from quell.types import Batch, Pair, State, Sums
 
 FADING = 0.8  # of a gain, round by round
 FIRST = 0.5  # rounds that a discount is taken to have had before its first: its gain is not known, but not wild either
+HUGE = 1e100  # a gain that cannot be squared says nothing; nor does the first, which is not a number
 
 
 @dataclass(frozen=True, kw_only=True)
 class RefereedControlVariate(AdvantageControlVariate):
     """Natural CV whose discount is the one that has raised the undiscounted return most of late."""
 
+    gamma: ClassVar[float] = 1.0  # type: ignore[misc]  # these two are several here
+    trace: ClassVar[float] = 1.0  # type: ignore[misc]
     gammas: tuple[float, ...] = (0.995, 1.0)
     """Discounts to choose from."""
     traces: tuple[float, ...] = (0.97, 0.995)
@@ -75,8 +78,8 @@ class RefereedControlVariate(AdvantageControlVariate):
         if not self.batches or iteration % self.batches or not good.any():
             return kept
         level, gains = batch.rollouts.returns[good].mean(), FADING * state["gains"]
-        if np.isfinite(state["begun"]):
-            gain = float(level - state["begun"])
+        gain = float(level - state["begun"])
+        if abs(gain) < HUGE:
             gains[int(state["chosen"])] += (1.0, gain, gain**2)
         count, total, squares = gains.T
         mean = total / (count + FIRST)
