@@ -104,7 +104,7 @@ MANY_JOINTS = {
 """Where episodes begin in any orientation: many steps, and a metric that a batch of two episodes cannot distort."""
 UNSTABLE: dict[str, Any] = {
     "estimator": Score(),
-    "step": Adam(lr=0.01, max_norm=1.0),
+    "step": Adam(lr=0.003, max_norm=1.0),
     "pairs": 5,
     "batch_steps": 0,
     "normalise_obs": False,
