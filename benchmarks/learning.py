@@ -44,6 +44,8 @@ class Arguments:
     presets: tuple[Preset, ...] = ("paper", "tuned")
     seeds: int = 3
     steps: int = 1_000_000
+    episodes: int = 50
+    """Episodes of each final evaluation."""
     out: Path = RESULTS / "learning"
     runs: Path = Path("runs/learning")
     """Where run folders with their checkpoints go."""
@@ -65,7 +67,7 @@ def plan(wanted: Arguments) -> list[Job]:
         config = make_config(task, method, preset, {"seed": seed, "steps": wanted.steps, **settings}).validate()
         name = "-".join(filter(None, (preset, method, wanted.label, str(wanted.steps))))
         record = wanted.out / f"{folder_name(task)}-{name}-{seed}.json"
-        jobs.append(Job(config, runs=wanted.runs / name, record=record, episodes=50, label=wanted.label))
+        jobs.append(Job(config, runs=wanted.runs / name, record=record, episodes=wanted.episodes, label=wanted.label))
     return jobs
 
 
