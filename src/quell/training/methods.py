@@ -120,7 +120,7 @@ NATURAL_TASKS: dict[str, dict[str, Any]] = {
     # Its reward is far behind the stroke that earns it.
     "swimmer": {"estimator.gamma": 1.0, "estimator.trace": 0.995, "critic.updates": 400},
     "dm-cartpole-swingup": SHAKY,
-    "dm-cartpole-two-poles": SHAKY,
+    "dm-cartpole-two-poles": {**SHAKY, "step": Natural(kl=0.05, schedule="linear")},
     "dm-cartpole-balance": {"policy.init_std": 1.0, "step.kl": 0.03},
     "dm-quadruped-walk": MANY_JOINTS,
     "dm-quadruped-escape": MANY_JOINTS,

@@ -1,0 +1,106 @@
+"""What the parts of the default are worth: estimator and step exchanged, one at a time, on six tasks.
+
+    python benchmarks/ablation.py
+
+Runs what is missing (a run that was interrupted is continued) and writes results/ablation/table.md from all records.
+Every row is the task's own tuned preset with one thing exchanged: the estimator (the control variate, its policy
+gradient alone without perturbation, ES alone), the step (natural, or Adam at the rate that did best on other seeds,
+see results/tuning; ES has its own tuned preset there), or what a batch is counted in.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from quell.campaign.benchmark import Grid, table
+from quell.campaign.plan import Job
+from quell.campaign.runner import Runner
+from quell.config import Config
+from quell.estimate.score import Score
+from quell.runs.record import read
+from quell.terminal.campaign import CampaignDisplay
+from quell.training.methods import make_config
+from quell.update.first_order import Adam
+
+RESULTS = Path(__file__).parent.parent / "results" / "ablation"
+TASKS = ("halfcheetah", "hopper", "walker2d", "swimmer", "dm-cheetah-run", "dm-cartpole-swingup")
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "cv-natural": ("cv", {}),
+    "pg-natural": ("trpo", {}),
+    "es-natural": ("cv", {"estimator": Score()}),
+    "cv-adam": ("cv", {"step": Adam(lr=0.003)}),
+    "pg-adam": ("trpo", {"step": Adam(lr=0.003)}),
+    "es-adam": ("es", {}),
+    "cv-episodes": ("cv", {"batch_steps": 0}),
+}
+"""Name -> method, and what is different about it; the last makes a difference only where episodes end early."""
+ENDING_EARLY = ("hopper", "walker2d")
+
+
+@dataclass
+class Arguments:
+    """Train every variant and tabulate what is there."""
+
+    tasks: tuple[str, ...] = TASKS
+    variants: tuple[str, ...] = tuple(VARIANTS)
+    seeds: int = 5
+    steps: int = 300_000
+    episodes: int = 20
+    """Episodes of each final evaluation."""
+    jobs: int = 2
+    """Runs at a time, one worker each."""
+    out: Path = RESULTS
+    runs: Path = Path("runs/ablation")
+    """Where run folders with their checkpoints go."""
+
+
+def config(task: str, variant: str, seed: int, steps: int) -> Config:
+    method, different = VARIANTS[variant]
+    return make_config(task, method, "tuned", {"seed": seed, "steps": steps, "eval_every": 0, **different})
+
+
+def plan(wanted: Arguments) -> list[Job]:
+    """Seed by seed, so that what is done early covers all."""
+    return [
+        Job(
+            config(task, variant, seed, wanted.steps).validate(),
+            runs=wanted.runs / variant,
+            record=wanted.out / f"{task}-{variant}-{seed}.json",
+            episodes=wanted.episodes,
+            label=variant,
+        )
+        for seed in range(wanted.seeds)
+        for task in wanted.tasks
+        for variant in wanted.variants
+        if variant != "cv-episodes" or task in ENDING_EARLY
+    ]
+
+
+def render(out: Path) -> str:
+    """Scores, and the default against every other variant; the default comes first."""
+    found: Grid = {}
+    for record in map(read, sorted(out.glob("*.json"))):
+        found.setdefault(record.config.task, {}).setdefault(record.label, []).append(record)
+    scores, chances, _ = table(found, tuple(VARIANTS), seconds={}, published={}).split("\n\n")
+    return "".join(line for line in f"{scores}\n\n{chances}\n".splitlines(True) if "mean rank" not in line)
+
+
+def main(wanted: Arguments) -> None:
+    jobs = plan(wanted)
+    for job in jobs:
+        job.check()
+    due = [job for job in jobs if not job.done]
+    outcomes = Runner(wanted.jobs, CampaignDisplay({job.title: 1.0 for job in due})).run(due)
+    text = render(wanted.out)
+    (wanted.out / "table.md").write_text(text)
+    print(text)
+    sys.exit(any(outcome.status != "done" for outcome in outcomes))
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Arguments))
