@@ -1,0 +1,51 @@
+"""What results/ablation and the pages say of the default's parts is what its records say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ablation import VARIANTS, Arguments, config, main, plan, render
+
+from quell.config import changed
+from quell.runs.record import read
+
+RESULTS = Path(__file__).parents[2] / "results" / "ablation"
+
+
+def test_the_table_is_made_of_the_records() -> None:
+    table = (RESULTS / "table.md").read_text()
+    assert render(RESULTS) == table
+    scores, chances = table.rstrip().split("\n\n")
+    assert scores in (RESULTS.parents[1] / "docs" / "natural.md").read_text()
+    assert chances in (RESULTS.parents[1] / "docs" / "natural.md").read_text()
+
+
+def test_every_run_differs_from_the_default_as_it_says() -> None:
+    """Presets that were changed since would make it an ablation of something else."""
+    records = [read(path) for path in sorted(RESULTS.glob("*.json"))]
+    assert len(records) == len(plan(Arguments()))
+    for record in records:
+        today = config(record.config.task, record.label, record.config.seed, record.config.steps)
+        assert changed(record.config, today) == [], (record.config.task, record.label)
+
+
+def test_from_runs_to_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    few = Arguments(
+        ("dm-cartpole-swingup",), ("cv-natural", "es-adam"), 1, 4000, 1, out=tmp_path / "out", runs=tmp_path / "runs"
+    )
+    for _ in range(2):  # the second time there is nothing to do
+        with pytest.raises(SystemExit) as ended:
+            main(few)
+        assert not ended.value.code
+        assert "| dm-cartpole-swingup | 4e3 |" in capsys.readouterr().out
+    assert {path.name for path in (tmp_path / "out").glob("*.json")} == {
+        "dm-cartpole-swingup-cv-natural-0.json",
+        "dm-cartpole-swingup-es-adam-0.json",
+    }
+
+
+def test_episodes_are_counted_where_they_end_early() -> None:
+    counted = {job.config.task for job in plan(Arguments()) if job.label == "cv-episodes"}
+    assert counted == {"hopper", "walker2d"}
+    assert "cv-episodes" in VARIANTS
