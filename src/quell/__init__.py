@@ -6,8 +6,6 @@
 Names are loaded when first used, so that importing quell costs nothing.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

@@ -1,7 +1,5 @@
 """The library's front door: train, resume, load, evaluate."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math

@@ -1,7 +1,5 @@
 """The `quell` command. Each subcommand lives in quell.commands and is imported only when it is called."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import signal

@@ -5,8 +5,6 @@ Every random number in a run is drawn from `generator(seed, purpose, *address)`,
 same numbers, because nobody's position in a shared stream matters.
 """
 
-from __future__ import annotations
-
 import functools
 from enum import Enum, IntEnum
 

@@ -7,8 +7,6 @@ are its settings: their docstrings are the help texts, `Annotated[float, Range(.
 looking, as tasks are; adding one is one file.
 """
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import functools

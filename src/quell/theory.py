@@ -11,8 +11,6 @@ variance of a vector is the sum of its components' variances, and **every varian
 |alpha|²/n**, so it depends on nothing but d, rho and, for ORTHO, n. Derivation: docs/theory.md.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """Films of policies, rendered off screen."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -10,7 +10,7 @@ import pytest
 
 import quell
 from quell.rollout import default_compute
-from quell.training.iteration import FIRST_GUESS, Trainer, visited
+from quell.training.iteration import Trainer, visited
 from quell.training.methods import make_config
 from quell.types import Rollouts
 
@@ -28,10 +28,20 @@ def test_pairs_follow_from_the_lengths_so_far() -> None:
     trainer = Trainer(config, default_compute(1))
     try:
         state = trainer.initial_state()
-        assert trainer.pairs(state) == 400 // (2 * FIRST_GUESS)
+        assert trainer.pairs(state) == 400 // (2 * trainer.task.first_length)
         state, row = trainer.iterate(state)
         assert state.episode_length == row["episode_length"]
         assert trainer.pairs(state) == int(np.ceil(400 / (2 * state.episode_length)))
+    finally:
+        trainer.close()
+
+
+@pytest.mark.parametrize(("task", "pairs"), [("hopper", 100), ("ant", 10), ("gym:CartPole-v1", 10)])
+def test_the_first_batch_is_as_long_as_the_task_says(task: str, pairs: int) -> None:
+    """A guess of 20 steps would spend 200,000 on an ant, whose first episodes last 1,000."""
+    trainer = Trainer(make_config(task, "cv", "tuned", {"batch_steps": 4000}).validate(), default_compute(1))
+    try:
+        assert trainer.pairs(trainer.initial_state()) == pairs
     finally:
         trainer.close()
 

@@ -4,8 +4,6 @@ The job comes as JSON in the argument; progress goes out as JSON lines. When std
 for it or is gone, the run stops after the current iteration and saves.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import resource

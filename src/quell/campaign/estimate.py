@@ -1,7 +1,5 @@
 """How long runs will take: from the times of earlier runs where there are any, else from a table."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

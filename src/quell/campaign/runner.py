@@ -1,7 +1,5 @@
 """Runs jobs, several at a time, each in a child process; one that fails does not stop the others."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -3,8 +3,6 @@
 Runs are told apart by what varies: a grid that grows later finds its earlier runs done.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

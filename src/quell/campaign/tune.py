@@ -9,8 +9,6 @@ Several tasks are a family that shares its settings: a trial's score is then its
 a job of a campaign, so a search can be stopped and continued, and all its records are kept.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence

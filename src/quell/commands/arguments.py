@@ -1,7 +1,5 @@
 """Flags of a command: a dataclass in, the same dataclass out; what cannot be parsed is refused in one line."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import re

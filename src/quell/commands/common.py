@@ -1,7 +1,5 @@
 """What several commands print."""
 
-from __future__ import annotations
-
 import signal
 import sys
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """quell doctor: check this installation."""
 
-from __future__ import annotations
-
 import sys
 import tempfile
 import time

@@ -1,7 +1,5 @@
 """quell eval RUN: play many episodes with a run's policy."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

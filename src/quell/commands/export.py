@@ -1,7 +1,5 @@
 """quell export RUN: a run's policy as files that act without quell."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path

@@ -1,7 +1,5 @@
 """quell methods: list the methods."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from quell import registry

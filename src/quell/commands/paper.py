@@ -1,7 +1,5 @@
 """quell paper ENTRY: a table or figure of the paper, from its runs to the page."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass
 from pathlib import Path

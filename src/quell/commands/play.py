@@ -1,7 +1,5 @@
 """quell play RUN: film a run's policy."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path

@@ -1,7 +1,5 @@
 """quell resume RUN: continue a run from its newest intact checkpoint."""
 
-from __future__ import annotations
-
 from quell import zoo
 from quell.commands.common import find_run, report, run_horizon, stopped, take_trusted
 from quell.commands.settings import ResumeFlags, as_flags, parse, take_choices

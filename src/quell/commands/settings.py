@@ -1,7 +1,5 @@
 """A config from the command line: every setting of the chosen strategies is a flag, and no other parses."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """quell sweep TASK --grid SETTING=VALUE,VALUE: many settings and seeds of one task and method; also `train --seeds`."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """quell tasks: list the tasks."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Annotated

@@ -1,7 +1,5 @@
 """quell theory: Theorem 1, exact and simulated."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from dataclasses import dataclass

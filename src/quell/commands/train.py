@@ -1,7 +1,5 @@
 """quell train TASK: train a policy."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

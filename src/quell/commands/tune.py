@@ -1,7 +1,5 @@
 """quell tune TASK ...: search for a method's settings by a stated protocol."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """quell variance TASK: gradient estimators side by side at a fixed policy."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

@@ -1,7 +1,5 @@
 """quell zoo: trained policies that come with quell."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated

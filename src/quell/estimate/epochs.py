@@ -7,8 +7,6 @@
 `sgd` with a rate of 1; a schedule of that rate shortens the way.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -5,8 +5,6 @@
 At theta + sigma eps_i and averaged over i it is RE (eq. 7), an estimate of the same gradient as ES.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal

@@ -5,8 +5,6 @@ block is summed in pair order, and blocks are added along a binary tree. Any num
 whole blocks get the same bits, and whoever holds whole subtrees may add them up before sending them on.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Discounted returns, reward-to-go, means of others and shaping: the only copy."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal

@@ -6,8 +6,6 @@ which is (J+ - J-) / (2 sigma) * eps for a symmetric pair. With directions of th
 and QMC, and with a deterministic policy it is Det.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

@@ -8,8 +8,6 @@ The mean is over all real steps of the batch. The paper prints PPO without the m
 sign. On the first update theta equals old, so clipping and the penalty act only with several updates per batch (+M).
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass

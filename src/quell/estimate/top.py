@@ -6,8 +6,6 @@ A pair is as good as the better of its two members; s is the spread of the 2b re
 deterministic policy, normalised observations and a plain step of rate 2 sigma alpha, this is ARS with step size alpha.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 

@@ -6,8 +6,6 @@ A state is seen before its action is drawn and w is older than the batch, so sum
 zero and any such baseline leaves a policy gradient unbiased. The sums behind w are additive over pairs.
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Grouped bars: improvement over the untrained policy, ES = 1."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The one style: colours, axes, saving."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count

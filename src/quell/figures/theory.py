@@ -1,7 +1,5 @@
 """Theorem 1 as a picture."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

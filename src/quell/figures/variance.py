@@ -3,8 +3,6 @@
 Drawn from a measurement's plain values, as its JSON file has them, so that a figure can be made again from the file.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The tables and figures of the paper, and the runs each needs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """A table as Markdown, LaTeX and HTML."""
 
-from __future__ import annotations
-
 from html import escape
 
 from quell.paper.tables import AGGREGATE_HEAD, AGGREGATE_NOTES, NOTES, Cell, Table, aggregate_cells

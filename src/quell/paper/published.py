@@ -1,7 +1,5 @@
 """The scores the paper printed: facts, the reference for every reproduction."""
 
-from __future__ import annotations
-
 from quell.stats import MeanStd
 
 STEPS = 20_000_000

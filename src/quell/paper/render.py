@@ -1,7 +1,5 @@
 """All tables and figures of a results folder, from its records alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 

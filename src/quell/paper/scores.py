@@ -1,7 +1,5 @@
 """From records to the numbers of a table: scores per task and method, and what they add up to."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

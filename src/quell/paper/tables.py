@@ -1,7 +1,5 @@
 """A table as data: our score and the published one in each cell, and the summary below."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Theorem 1 as a table: exact, simulated, and as printed."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

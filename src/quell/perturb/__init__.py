@@ -4,8 +4,6 @@ Every kind is one file with a frozen dataclass that ends in `DIRECTIONS = [...]`
 (seed, iteration, pair) wherever it is needed, so no process ever holds them all.
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar

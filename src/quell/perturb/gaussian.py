@@ -1,7 +1,5 @@
 """Independent Gaussian directions: eps_i ~ N(0, I), antithetic (Salimans et al., 2017)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -5,8 +5,6 @@
 A long member is paired with a short one, and each is N(0, I) by itself.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -3,8 +3,6 @@
 They are drawn jointly, keyed by (seed, iteration), in blocks of d where there are more pairs than parameters.
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 from typing import ClassVar

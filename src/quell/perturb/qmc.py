@@ -6,8 +6,6 @@ is random: a direction has no distribution, and in high dimension the first poin
 near 0 (point k is k/p in a prime p > k), so directions are nearly parallel and the estimate is biased.
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 from typing import ClassVar

@@ -6,8 +6,6 @@ likelihood  log-probabilities, KL, scores and the Fisher metric, in JAX
 normalise   running statistics of observations
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar
 

@@ -1,7 +1,5 @@
 """How members act, in NumPy: many small networks side by side, one batched product per layer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -3,8 +3,6 @@
 A "score" here is grad_theta log pi(a | s); policy-gradient estimates are sums of scores with per-step weights.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

@@ -3,8 +3,6 @@
 `act` reads it in NumPy, to play episodes, and `likelihood` in JAX, to differentiate.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

@@ -1,7 +1,5 @@
 """Puts the page together: one file that needs no other."""
 
-from __future__ import annotations
-
 import base64
 import subprocess
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """From runs to what the page shows: data for its script, its headline, and lines of its tables."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Runs that differ in their seed alone, and what such series are called beside each other."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

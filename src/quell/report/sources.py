@@ -1,7 +1,5 @@
 """What a report can be made of: run folders, records of finished runs, measurements of `quell variance`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Episodes of several members in lockstep, in this process."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat

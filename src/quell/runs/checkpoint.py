@@ -8,8 +8,6 @@ and falls back to the newest checkpoint that is intact. Nothing is ever unpickle
 is ever deleted.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

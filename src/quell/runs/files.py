@@ -1,8 +1,6 @@
 """Files of a run, opened so that a folder from anywhere can do no harm: no links are followed, no pipes or devices
 opened, nothing larger than expected is read."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat

@@ -1,7 +1,5 @@
 """Runs in a folder: which there are, and how each stands."""
 
-from __future__ import annotations
-
 import fcntl
 import math
 import os

@@ -1,7 +1,5 @@
 """Every metric, defined once; metrics.jsonl, TensorBoard, the docs and the progress display all use these names."""
 
-from __future__ import annotations
-
 import errno
 import json
 import math

@@ -4,8 +4,6 @@ It holds the config, the versions, returns of fresh episodes of the final and of
 curve. Tables, figures and the report are made of records alone. Times, machine and commit are in timings.jsonl.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """What a run was made with."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import platform
 import subprocess

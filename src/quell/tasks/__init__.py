@@ -4,8 +4,6 @@ A task is one small file in this package or a folder of it that ends in `TASKS =
 adding one is all it takes.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import pkgutil

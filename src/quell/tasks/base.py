@@ -67,6 +67,8 @@ class Facts:
     """Numbers in an action; for a discrete task, the number of choices."""
     discrete: bool = False
     can_terminate: bool = False
+    first_length: int = 200
+    """About how many steps an untrained policy's episode lasts, where it can terminate; batches in steps begin with it."""
     tuned: Mapping[str, Any] = {}
     """Settings that replace the paper's where those do poorly; dotted names as on the command line."""
 

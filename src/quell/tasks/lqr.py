@@ -6,8 +6,6 @@ A has 1.01 on the diagonal and 0.01 beside it, B = I, Q = I/1000, R = I. The pap
 scores beat the optimum there and fit 302 steps, so both are tasks and every result is shown beside the optimum.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Any
 

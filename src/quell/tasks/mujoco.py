@@ -1,7 +1,5 @@
 """MuJoCo members in lockstep: one MjData each, one batched call for observation and reward."""
 
-from __future__ import annotations
-
 import copy
 import ctypes
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Numbers in words."""
 
-from __future__ import annotations
-
 
 def clock(seconds: float) -> str:
     """1:02:03, or 2 d 3 h for long times."""

@@ -5,8 +5,6 @@ from the next; an exception raised amid an import may get lost there, or crash i
 it leaves is what a kill leaves. Runs are the exception: the first signal has them saved (`handled`).
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """Standard streams that may be lost: a closed terminal, `| head -1`, a full disk behind `2> log`."""
 
-from __future__ import annotations
-
 import os
 import sys
 from contextlib import suppress

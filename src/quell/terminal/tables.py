@@ -3,8 +3,6 @@
 A heading that starts with '<' stands over a column that is flush left. Nothing is wrapped.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from io import StringIO
 

@@ -1,7 +1,5 @@
 """One iteration: perturb -> rollout -> estimate -> update, and what there is to log about it."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import time
@@ -27,7 +25,6 @@ Row = dict[str, float]
 STATES = 1024  # of a batch, that a step may look at
 MOST_PAIRS = 512
 SHORTEST = 8  # steps: no more pairs than would be needed of episodes so short
-FIRST_GUESS = 20  # steps that an untrained policy stands
 LENGTH_MEMORY = 0.7  # half forgotten in two batches: episodes grow as a policy learns to stand
 
 
@@ -51,7 +48,7 @@ class Trainer:
         config, length = self.config, state.episode_length
         if not config.batch_steps:
             return config.pairs
-        length = length or (FIRST_GUESS if self.task.can_terminate else self.task.horizon)
+        length = length or (self.task.first_length if self.task.can_terminate else self.task.horizon)
         return min(max(config.pairs, math.ceil(config.batch_steps / (2 * length))), self.most_pairs)
 
     def close(self) -> None:

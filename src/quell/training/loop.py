@@ -1,7 +1,5 @@
 """Training until the budget is spent: evaluation, saving, stopping."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Sequence

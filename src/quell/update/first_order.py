@@ -1,7 +1,5 @@
 """First-order steps, with optax's rules: theta <- theta + lr(steps) * transform(gradient)."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields

@@ -13,8 +13,6 @@ Variances are measured across whole iterations. The spread of the pairs within o
 are drawn jointly (a Halton sequence: 55 to 85 times too small).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass

@@ -10,8 +10,6 @@ F^-1/2 g comes from Kronecker factors with damping (`quell.policy.fisher`). A va
 of M g.
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ as it is ("raw"), along its sign as Adam's first step does ("sign"), or with a g
 ("kl") or along the natural gradient ("natural").
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Sequence

@@ -6,8 +6,6 @@ directions, a Halton sequence, baselines); iterations do not. So a variance is a
 one guessed from the spread of an iteration's pairs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Where gradients are measured: theta of an untrained policy or of a run, and the settings around it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A measurement as a table, and as plain values for JSON."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field

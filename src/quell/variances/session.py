@@ -1,7 +1,5 @@
 """One kind of sampling at one point: its episodes, and the gradients that its estimators make of them."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

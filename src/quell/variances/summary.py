@@ -14,8 +14,6 @@ Rows that share their episodes with it are compared iteration by iteration, and 
 directions, a Halton sequence, common action noise) have episodes of their own and are resampled on their own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

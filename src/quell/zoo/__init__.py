@@ -5,8 +5,6 @@ by), and score.json: returns of fresh episodes. It is read as every run folder i
 checked. `quell zoo --add RUN` makes one.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

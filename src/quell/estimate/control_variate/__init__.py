@@ -11,8 +11,6 @@ choose        beta of several, by the variance they would have had, in a metric
 discount      the gammas, given or learned
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 

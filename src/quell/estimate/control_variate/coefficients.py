@@ -5,8 +5,6 @@ estimate stays unbiased. Here are the rules for one column: fixed, the paper's g
 from running moments; `choose` has the one for several.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Protocol
 

@@ -6,8 +6,6 @@
 A baseline looks at others' episodes, or at the state before its action is drawn, so a column's mean stays zero.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The discounts of the control variates: given, or learned by the paper's rule from past batches only."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Protocol

@@ -10,8 +10,6 @@ A critic is a frozen dataclass in a file that ends in `CRITICS = [...]`. What it
 collected from them (see `quell.estimate.reduce`), so it may live on any engine.
 """
 
-from __future__ import annotations
-
 from typing import Any, Protocol
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A critic by least squares on fixed features: additive over pairs, nothing to train."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 

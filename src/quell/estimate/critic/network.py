@@ -5,8 +5,6 @@ spread. Pairs hand over some of their steps, evenly spread, of which the last ba
 a checkpoint holds them and a run goes on exactly.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Callable

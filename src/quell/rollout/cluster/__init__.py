@@ -6,8 +6,6 @@ worker   what runs on an actor
 engine   cutting an iteration into shards, adding up their sums
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Starting a local Ray cluster that only this machine can reach, or connecting to an existing one."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """What runs on an actor: the episodes of a shard, and then the contributions of its pairs."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Processes on this machine: the CPU engine's settings."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 

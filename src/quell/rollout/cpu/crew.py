@@ -11,8 +11,6 @@ Work that failed `ATTEMPTS` times in a row is given up. Only time during which t
 suspended laptop loses nobody.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

@@ -5,8 +5,6 @@ over an inherited pipe, computes in inherited anonymous shared memory, and ends 
 engine's process was killed.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

@@ -4,8 +4,6 @@ Only the suite's model files are used, straight from the installed package's fol
 would take seconds and, for terrain, an OpenGL context.
 """
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 from typing import Any
 

@@ -1,7 +1,5 @@
 """dm-cartpole-*: balance or swing up poles on a cart; the Control Suite's cartpole with its smooth reward."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 from typing import Any
 

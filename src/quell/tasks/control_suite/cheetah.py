@@ -1,7 +1,5 @@
 """dm-cheetah-run: a planar cheetah rewarded for its forward speed up to 10 m/s; the Control Suite's task."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

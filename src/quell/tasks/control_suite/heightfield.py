@@ -4,8 +4,6 @@ MuJoCo tests a ray against every triangle in the rectangle that the ray spans. H
 time, and meets triangles only where it dips below the highest point around; usually that is a handful.
 """
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

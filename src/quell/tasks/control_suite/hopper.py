@@ -1,7 +1,5 @@
 """dm-hopper-stand, dm-hopper-hop: a planar one-legged robot; the Control Suite's hopper domain."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

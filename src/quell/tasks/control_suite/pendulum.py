@@ -1,7 +1,5 @@
 """dm-pendulum-swingup: swing a pendulum up with too little torque and hold it; the Control Suite's task."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """dm-quadruped-walk: the Control Suite's four-legged robot, walking on a plane; the paper's AntWalk."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 from typing import Any
 

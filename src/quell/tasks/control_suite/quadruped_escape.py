@@ -4,8 +4,6 @@ The terrain is new in every episode, and the robot sees it through twenty range 
 ten times as long as the physics, so the terrain is left to our own ray casting, to the same result.
 """
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 from typing import Any
 

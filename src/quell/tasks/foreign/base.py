@@ -1,7 +1,5 @@
 """What environments that are not ours have in common: facts known only once they are made, and ways to fail."""
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

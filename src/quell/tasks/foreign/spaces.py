@@ -6,8 +6,6 @@ Actions arrive as float32 rows: for a Box, clipped to its bounds (an infinite bo
 space holds integers, and cast to its dtype; for Discrete, the index of the choice, counted from 0.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Ant: walk forward within a band of heights; Gymnasium's Ant. Only v5 observes contact forces, and charges."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

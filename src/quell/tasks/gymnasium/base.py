@@ -1,7 +1,5 @@
 """What Gymnasium's MuJoCo tasks share: the model file, reset noise around the model's pose, and a version."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 

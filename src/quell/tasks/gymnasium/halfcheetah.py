@@ -1,7 +1,5 @@
 """HalfCheetah: a planar cheetah, run forward; Gymnasium's HalfCheetah (v4 and v5 are the same)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -3,8 +3,6 @@
 v5 of Walker2d gives both feet the same friction; v4's right foot has less than half of the left one's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,7 +14,7 @@ class Hopper(GymnasiumTask):
     name = "hopper"
     summary = "planar one-legged hopper, hop forward (Gymnasium)"
     obs_size, action_size = 11, 3
-    can_terminate = True
+    can_terminate, first_length = True, 20
     asset = "hopper.xml"
     frame_skip = 4
     reset_noise = 5e-3

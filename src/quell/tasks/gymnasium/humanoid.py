@@ -4,8 +4,6 @@ v5 charges for contact forces and leaves out of the observation what is always z
 forces on the free joint); v4 observes all of it and charges nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,7 +15,7 @@ class Humanoid(GymnasiumTask):
     name = "humanoid"
     summary = "humanoid, walk forward (Gymnasium)"
     obs_size, action_size = by_version(v5=348, v4=376), 17
-    can_terminate = True
+    can_terminate, first_length = True, 20
     tuned: Mapping[str, Any] = {"policy.actions": "clip"}  # the cost of an action has no bound, its effect has
     asset = "humanoid.xml"
     frame_skip = 5

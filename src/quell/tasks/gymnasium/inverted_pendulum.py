@@ -1,7 +1,5 @@
 """Keep one pole, or two end to end, upright on a cart; Gymnasium's Inverted(Double)Pendulum."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from quell.tasks.base import State, within
@@ -12,7 +10,7 @@ class InvertedPendulum(GymnasiumTask):
     name = "inverted-pendulum"
     summary = "keep a pole upright on a cart (Gymnasium)"
     obs_size, action_size = 4, 1
-    can_terminate = True
+    can_terminate, first_length = True, 20
     asset = "inverted_pendulum.xml"
     frame_skip = 2
     reset_noise = 0.01
@@ -34,7 +32,7 @@ class InvertedDoublePendulum(GymnasiumTask):
     name = "inverted-double-pendulum"
     summary = "keep two poles upright on a cart (Gymnasium)"
     obs_size, action_size = by_version(v5=9, v4=11), 1
-    can_terminate = True
+    can_terminate, first_length = True, 20
     asset = "inverted_double_pendulum.xml"
     frame_skip = 5
     fields = ("qpos", "qvel", "qfrc_constraint", "site_xpos")

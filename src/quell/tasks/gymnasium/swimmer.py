@@ -1,7 +1,5 @@
 """Swimmer: a three-link swimmer in a viscous fluid; Gymnasium's Swimmer (v4 and v5 are the same)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -8,8 +8,6 @@ Reward: 0.01 |vx| when the player returns the ball, +1 when it then passes the o
 player. A ball that is out, or that nobody has returned for 150 steps, is served anew towards the player.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -9,8 +9,6 @@ Arrays carry members on the leading axis; the six joints are paddle 0 (x, y), pa
 each relative to the body's own origin. `xp` is numpy or jax.numpy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
