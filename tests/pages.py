@@ -36,7 +36,7 @@ def lines(text: str, *, settings: bool = False) -> Iterator[list[str]]:
 
 def said(program: str) -> list[list[str]]:
     """What a reader is told to run with one of the PROGRAMS, in blocks and between backticks, each line once."""
-    found = {}
+    found: dict[tuple[str, ...], None] = {}
     for page in PAGES:
         texts = [text for language, text in blocks(page) if language == "bash"]
         texts += [span for span in spans(page.read_text()) if span.split()[0] in PROGRAMS and " " in span]
