@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -39,11 +40,7 @@ class EngineFailure(QuellError):
         self.lost = lost
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _engine_failure, (type(self), str(self), self.lost)  # so that it crosses from a worker process
-
-
-def _engine_failure(kind: type[EngineFailure], message: str, lost: bool) -> EngineFailure:
-    return kind(message, lost=lost)
+        return partial(type(self), lost=self.lost), (str(self),)  # so that it crosses from a worker process
 
 
 class EnvironmentFailure(EngineFailure):

@@ -124,7 +124,7 @@ def probability_of_improvement(
         a, b = _seeds(x[task]), _seeds(y[task])
         wins = (1 + np.sign(a[:, None] - b)) / 2
         estimates.append(wins.mean())
-        times_a, times_b = (_times_drawn(rng, len(runs), resamples) for runs in (a, b))
+        times_a, times_b = (times_drawn(rng, len(runs), resamples) for runs in (a, b))
         resampled.append(((times_a @ wins) * times_b).sum(axis=1) / wins.size)
     return percentile_interval(float(np.mean(estimates)), np.mean(resampled, axis=0), level)
 
@@ -163,7 +163,7 @@ def _iqm(x: Array) -> Array:
     return np.asarray(np.sort(x, axis=-1)[..., cut : x.shape[-1] - cut].mean(axis=-1))
 
 
-def _times_drawn(rng: np.random.Generator, n: int, resamples: int) -> Array:
+def times_drawn(rng: np.random.Generator, n: int, resamples: int) -> Array:
     """Bootstrap resamples of n things, as how often each was drawn [resamples, n]."""
     return rng.multinomial(n, np.full(n, 1 / n), size=resamples).astype(float)
 

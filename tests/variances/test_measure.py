@@ -28,10 +28,9 @@ from quell.types import Batch, Episodes, State, Sums
 from quell.variances import Plan, study
 from quell.variances import session as session_module
 from quell.variances.fisher import Geometry
-from quell.variances.measure import Measurement, measure
+from quell.variances.measure import Measurement, Scale, Session, measure
 from quell.variances.points import find_point
 from quell.variances.rows import CV, Row, find_row, find_rows
-from quell.variances.session import Scale, Session
 from quell.variances.summary import summarise
 
 

@@ -16,7 +16,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from quell.config import Config, changed, check_out, check_run_name, from_dict, replace, to_dict
@@ -29,13 +28,7 @@ LEFTOVERS = [
     f".{name}.tmp" for name in ("config.json", "versions.json", "metrics.jsonl", "metrics.csv", "forked-from.txt")
 ]
 FREE_TO_CHANGE = (
-    "steps",
-    "target",
-    "eval_every",
-    "eval_episodes",
-    "checkpoint_every",
-    "keep_checkpoints",
-    "max_trouble",
+    *("steps", "target", "max_trouble", "eval_every", "eval_episodes", "checkpoint_every", "keep_checkpoints"),
 )
 """Settings that a resumed run may change: they do not alter the iterations already made."""
 _COMPONENT = re.compile(r"[^./\0][^/\0]{0,199}")
@@ -114,7 +107,7 @@ class Run:
     def __enter__(self) -> Run:
         return self
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def remove_if_never_begun(self) -> None:

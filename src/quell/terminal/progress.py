@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on, and how they stop it."""
+"""What a person sees while a run or a measurement goes on, and how they stop a run."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TextColumn
 from rich.progress import Progress as Bars
+from rich.status import Status
 from rich.table import Column
 
 from quell.terminal import stopping
@@ -143,3 +144,24 @@ def bars(title: str, *columns: ProgressColumn) -> Bars:
     share = BarColumn(bar_width=24 if console.width >= WIDE else 8), TextColumn("{task.percentage:>3.0f}%")
     facts = TextColumn("{task.fields[facts]}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"))
     return Bars(TextColumn(title), *share, *columns, facts, console=console, expand=True)
+
+
+class Counter:
+    """One line that counts, on a terminal: `with Counter() as tell: tell("episodes", 3, 40)`"""
+
+    def __init__(self, *, plain: bool | None = None) -> None:
+        self.plain = not sys.stderr.isatty() if plain is None else plain
+        self._line = Status("", console=Console(stderr=True))
+
+    def __enter__(self) -> Counter:
+        if not self.plain:
+            self._line.start()
+        return self
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        if not self.plain:
+            self._line.update(f"{what}: {done} of {total}")
+
+    def __exit__(self, *_: object) -> None:
+        if not self.plain:
+            self._line.stop()

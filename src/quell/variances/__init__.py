@@ -3,7 +3,6 @@
 points     where: a task, theta, and the settings it is measured with
 rows       what: estimators with their directions, by name or as objects
 measure    how: repeat whole iterations at the paper's N, every estimator on the same episodes
-session    the episodes of one kind of directions, and the gradients made of them
 summary    variance, bias, their sum, signal, with intervals
 fisher     the metrics in which they are measured: of the parameters, the policy, the natural step
 gain       what a step along an estimate is worth
@@ -27,7 +26,7 @@ from quell.errors import UsageError
 from quell.estimate import Estimator
 from quell.rollout import Compute
 from quell.tasks.base import Task
-from quell.terminal.counter import Counter
+from quell.terminal.progress import Counter
 from quell.variances.fisher import geometry
 from quell.variances.gain import Kind, gains, parse_step
 from quell.variances.measure import Tell, measure

@@ -20,11 +20,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from quell.estimate.control_variate import ControlVariate
-from quell.stats import Interval, percentile_interval
+from quell.stats import Interval, percentile_interval, times_drawn
 from quell.types import Array
 from quell.variances.fisher import METRICS, Geometry
-from quell.variances.measure import Measurement
-from quell.variances.session import Measured
+from quell.variances.measure import Measured, Measurement
 
 Layout = Mapping[str, tuple[slice, tuple[int, ...]]]
 Weights = Mapping[tuple[object, bool], Array]
@@ -126,7 +125,7 @@ def summarise(
     """A summary of every row, in every metric (without a geometry: in that of the parameters)."""
     es, truth = measurement.find("es"), measurement.find(reference)
     samplings = {row.row.sampling: len(row.gradients) for row in measurement.rows}
-    weights = {sampling: resamples(count, rng) for sampling, count in samplings.items()}
+    weights = {sampling: times_drawn(rng, count, RESAMPLES) for sampling, count in samplings.items()}
     metrics = METRICS if geometry else ["parameters"]
     errors = {name: _errors(measurement, geometry, name, weights, truth) for name in metrics}
     best = min(measurement.rows, key=lambda row: errors["parameters"][row.row.name].variance.value)
@@ -214,11 +213,6 @@ def squared_mean(matrix: Array, weights: Array) -> Array:
     others = matrix - np.diag(np.diag(matrix))
     with np.errstate(all="ignore"):
         return np.asarray(_form(others, weights, weights) / (len(matrix) ** 2 - np.square(weights).sum(axis=1)))
-
-
-def resamples(count: int, rng: np.random.Generator) -> Array:
-    """Counts [RESAMPLES, count] of draws with replacement."""
-    return rng.multinomial(count, np.full(count, 1 / count), RESAMPLES).astype(np.float64)
 
 
 def gram(gradients: Array, others: Array | None = None) -> Array:

@@ -22,7 +22,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
-from quell.estimate.control_variate.coefficients import Products, Space
+from quell.estimate.control_variate.coefficients import Coefficients, Products, Space
 from quell.registry import SHARE
 from quell.types import Array, Metrics, State
 
@@ -32,7 +32,7 @@ VARIANTS = (("scalar", 0.0), ("layer", 0.0), ("coordinate", 10.0), ("coordinate"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChosenCoefficients:
+class ChosenCoefficients(Coefficients):
     """Several control variates at once, plain ES among the candidates."""
 
     metric: Literal["parameters", "policy"] = "parameters"

@@ -39,10 +39,6 @@ class SharedArrays:
         with tempfile.TemporaryFile() as file:  # elsewhere (macOS): an unlinked file
             return SharedArrays(os.dup(file.fileno()), layout)
 
-    @staticmethod
-    def attach(fd: int, layout: Layout) -> SharedArrays:
-        return SharedArrays(fd, layout)
-
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self._arrays[name]
 
