@@ -16,11 +16,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from quell.errors import UsageError
+from quell.types import Array
 
-Array = NDArray[np.float64]
 Scores = Mapping[str, ArrayLike]
 
 

@@ -106,7 +106,7 @@ def test_samplings_are_independent() -> None:
 
     def gradients(number: int) -> np.ndarray:
         session = Session(where, find_rows([], where.sigma), Scale(), number=number, compute=default_compute(1))
-        measured, facts = session.run(0, 40, lambda done: None)
+        measured, facts = session.run(0, 40, lambda *_: None)
         return np.stack([measured[0].gradients[:, 0], facts.returns.reshape(40, -1).mean(axis=1)])
 
     drawn = [directions(stream=Stream.MEASURE, block=(number,)) for number in range(3)]

@@ -7,16 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quell.figures.style import GREY, Look, draw_band, looks, new_figure, on_common_steps, save, step_axis, style_axes
 from quell.runs.record import Record
 from quell.stats import MeanStd
+from quell.types import Array
 
 if TYPE_CHECKING:
     from quell.api import Result
 
-Array = NDArray[Any]
 Panels = Mapping[str, Mapping[str, Sequence[Record]]]
 """Title -> method -> its runs."""
 SHOWN = (-1.0, 3.0)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import signal
 import sys
 import threading
 import time
-from contextlib import ExitStack, redirect_stderr
+from contextlib import ExitStack, redirect_stderr, suppress
 from types import FrameType
 from typing import Any
 
@@ -19,7 +18,6 @@ from rich.table import Column
 
 from quell.terminal import stopping
 from quell.terminal.numbers import clock
-from quell.terminal.stopping import ENDING
 from quell.terminal.streams import Steady, say
 from quell.training.callbacks import Callback
 
@@ -54,16 +52,12 @@ class Display(Callback):
         self._eval: float | None = None
         self._ratios: list[float] = []
         self._bar: Bars | None = None
-        self._previous: dict[int, Any] = {}
         self._around = ExitStack()
 
     def __enter__(self) -> Display:
-        for number in ENDING:
-            try:
-                if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
-                    self._previous[number] = signal.signal(number, self._on_signal)
-            except ValueError:  # not the main thread: the application owns its signals
-                break
+        self._around.enter_context(stopping.handlers_kept(*stopping.ENDING))
+        with suppress(ValueError):  # not the main thread: the application owns its signals
+            stopping.handle_endings(self._on_signal)
         self._around.enter_context(stopping.handled(self._announce))
         self._around.enter_context(redirect_stderr(Steady(sys.stderr)))
         if not self.plain:
@@ -76,8 +70,6 @@ class Display(Callback):
         if self._bar is not None:
             self._bar.stop()
         self._around.close()
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if not self.stop_requested:

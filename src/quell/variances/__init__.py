@@ -13,7 +13,6 @@ are drawn jointly (a Halton sequence: 55 to 85 times too small).
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,11 +108,11 @@ def variance(
         gain_episodes=registry.whole("gain_episodes", gain_episodes),
     )
     point = find_point(task, at, preset=preset, seed=seed, settings=settings or {})
-    with Counter() if progress else nullcontext() as tell:
+    with Counter(plain=None if progress else True) as tell:
         return study(point, plan, compute=compute, tell=tell)
 
 
-def study(point: Point, plan: Plan, *, compute: Compute, tell: Tell | None = None) -> Report:
+def study(point: Point, plan: Plan, *, compute: Compute, tell: Tell = lambda *_: None) -> Report:
     """Everything a plan asks for at one point."""
     batch = point.config.pairs
     plan.check(batch)

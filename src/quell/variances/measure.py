@@ -95,8 +95,9 @@ class Session:
         for row in rows:
             self._check(row)
 
-    def run(self, warmup: int, iterations: int, tell: Callable[[int], None]) -> tuple[list[Measured], Facts]:
+    def run(self, warmup: int, iterations: int, tell: Tell) -> tuple[list[Measured], Facts]:
         """`warmup` iterations to learn from, then `iterations` to measure on."""
+        what = registry.name_of(self.problem.directions) + (" shared noise" if self.shared_noise else "")
         problem, dim, returns, steps, seconds = self.problem, self.point.policy.dim, [], 0, 0.0
         measured = [
             Measured(row, problem, _store(iterations, dim), np.zeros(dim), row.estimator.init(problem))
@@ -114,7 +115,7 @@ class Session:
                         self._replay(one, warmup)
                 returns.append(batch.rollouts.returns * self.scale.value)
                 steps += int(batch.rollouts.steps.sum())
-                tell(turn + 1)
+                tell(what, turn + 1, warmup + iterations)
         for one in measured:
             one.warm, one.seconds = one.warm / max(warmup, 1), one.seconds / iterations
         return measured, Facts(seconds / max(warmup + iterations - 1, 1), np.concatenate(returns), steps)
@@ -202,7 +203,7 @@ def measure(
     compute: Compute,
     others: int | None = None,
     metric: Metric | None = None,
-    tell: Tell | None = None,
+    tell: Tell = lambda *_: None,
 ) -> Measurement:
     """Measure all rows; those that share directions and action noise are measured on the same episodes.
 
@@ -217,14 +218,8 @@ def measure(
         learn = warmup if any(row.learns for row in chosen) else 0
         turns = iterations if number == 0 or others is None else others
 
-        what = registry.name_of(sampling[0]) + (" shared noise" if sampling[1] else "")
-
-        def count(done: int, total: int = learn + turns, what: str = what) -> None:
-            if tell is not None:
-                tell(what, done, total)
-
         session = Session(point, chosen, scale, number=number, compute=compute, metric=metric)
-        found, fact = session.run(learn, turns, count)
+        found, fact = session.run(learn, turns, tell)
         parts += found
         facts.append(fact)
     order = {row.name: i for i, row in enumerate(rows)}
