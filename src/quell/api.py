@@ -32,7 +32,7 @@ from quell.terminal.stopping import begun
 from quell.training.callbacks import Callback
 from quell.training.loggers import LOGGERS
 from quell.training.loggers import check as check_loggers
-from quell.training.methods import as_strategies, make_config, make_policy, make_task
+from quell.training.methods import as_strategies, falls_back, make_config, make_policy, make_task
 from quell.training.state import Best, finished, learned, saved_best
 from quell.types import Array, Episodes, Rollouts
 
@@ -244,7 +244,8 @@ def _check(callbacks: Sequence[Callback], log: Sequence[str]) -> None:
 
 def _display(config: Config, progress: bool) -> Callback:
     """Signals are its business from before there is a folder: none is left half-made."""
-    return Display(f"{config.task} {config.method}", config.steps) if progress else Callback()
+    method = "cv (plain ES here)" if falls_back(config) else config.method
+    return Display(f"{config.task} {method}", config.steps) if progress else Callback()
 
 
 def _go(

@@ -19,6 +19,7 @@ from troubled import Troubled
 
 import quell
 import quell.runs
+from quell.cli import main
 from quell.errors import EngineFailure, TroubleError, UsageError
 from quell.estimate.control_variate.discount import FixedDiscounts
 from quell.keys import Purpose, generator
@@ -333,3 +334,17 @@ def test_the_control_variate_cuts_halfcheetahs_variance_below_a_fifth(tmp_path: 
     assert result.iteration == 50
     own, es = (sum(row[f"variance/{name}"] for row in result.history) for name in ("method", "es"))
     assert own / es < 0.2
+
+
+def test_where_policy_gradients_overflow_cv_is_es_bit_for_bit_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """So the default never ends below ES on LQR."""
+    words = ["--steps", "1500", "--horizon", "50", "--eval-every", "0", "--workers", "1", "--out", str(tmp_path)]
+    saved = []
+    for method in ("cv", "es"):
+        assert main(["train", "lqr", "--method", method, *words]) == 0
+        saved.append(max((tmp_path / "lqr" / method).rglob("arrays.safetensors")).read_bytes())
+        told = capsys.readouterr()
+        assert ("plain ES" in told.out) == ("plain ES here" in told.err) == (method == "cv")
+    assert saved[0] == saved[1]

@@ -16,6 +16,7 @@ from quell.errors import QuellError, UsageError
 from quell.runs import Run
 from quell.runs.find import newest
 from quell.tasks.base import Task
+from quell.training.methods import falls_back
 
 
 def take_trusted(arguments: list[str], horizon: int | None = None) -> tuple[Task | None, list[str]]:
@@ -91,6 +92,8 @@ def report(result: Result) -> int:
     if result.history and all(row.get("trouble/flat") for row in result.history):
         value = result.history[-1]["return/mean"]
         print(f"  every episode returned {value:g}: no reward was seen, so there was nothing to learn from")
+    elif falls_back(config):
+        print("  plain ES: policy gradients overflow on this task, and no control variate is made of them")
     elif config.method == "cv" and sum(es) > 0:
         print(f"  gradient variance  {sum(own) / sum(es):.3f} of plain ES")
     if result.history and (trouble := result.history[-1]["trouble/total"]):

@@ -68,7 +68,7 @@ class Facts:
     discrete: bool = False
     can_terminate: bool = False
     first_length: int = 200
-    """About how many steps an untrained policy's episode lasts, where it can terminate; batches in steps begin with it."""
+    """Steps of an untrained policy's episode, about, where it can terminate: `batch_steps` begins with it."""
     tuned: Mapping[str, Any] = {}
     """Settings that replace the paper's where those do poorly; dotted names as on the command line."""
 
