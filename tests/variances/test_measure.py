@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -26,7 +27,6 @@ from quell.policy.network import Policy
 from quell.rollout import default_compute
 from quell.types import Batch, Episodes, State, Sums
 from quell.variances import Plan, study
-from quell.variances import measure as measure_module
 from quell.variances.fisher import Geometry
 from quell.variances.measure import Measurement, Scale, Session, measure
 from quell.variances.points import find_point
@@ -66,7 +66,7 @@ def test_the_variance_is_that_of_the_pairs(found: Measurement) -> None:
 
 def test_any_number_of_workers_and_mapped_storage(monkeypatch: pytest.MonkeyPatch) -> None:
     first = run(["cv", "auto", "ortho"], iterations=3, warmup=2, workers=1)
-    monkeypatch.setattr(measure_module, "IN_MEMORY", 0)
+    monkeypatch.setattr(importlib.import_module("quell.variances.measure"), "IN_MEMORY", 0)
     second = run(["cv", "auto", "ortho"], iterations=3, warmup=2, workers=2)
     assert isinstance(second.rows[0].gradients, np.memmap)
     for a, b in zip(first.rows, second.rows, strict=True):
