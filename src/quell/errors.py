@@ -1,7 +1,5 @@
 """Errors that a user can act on."""
 
-from __future__ import annotations
-
 import difflib
 import os
 import re
@@ -70,7 +68,7 @@ class MissingExtra(UsageError):
         super().__init__(f"{what} needs the optional dependency group {extra!r}: pip install 'quell[{extra}]'")
         self.extra, self.what = extra, what
 
-    def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str]]:
+    def __reduce__(self) -> "tuple[type[MissingExtra], tuple[str, str]]":
         return MissingExtra, (self.extra, self.what)  # so that it crosses from a worker process
 
 

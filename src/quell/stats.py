@@ -9,8 +9,6 @@ IQM, stratified bootstrap and probability of improvement follow Agarwal et al., 
 at the Edge of the Statistical Precipice" (2021).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,7 +29,7 @@ class MeanStd:
     mean: float
     std: float
 
-    def overlaps(self, other: MeanStd) -> bool:
+    def overlaps(self, other: "MeanStd") -> bool:
         """Whether [mean - std, mean + std] of the two share a point; an unknown std counts as none."""
         reach = sum(0 if math.isnan(r.std) else r.std for r in (self, other))
         return abs(self.mean - other.mean) <= reach

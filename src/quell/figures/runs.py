@@ -1,7 +1,5 @@
 """What runs came to: learning curves, and grouped bars of what they gained over the untrained policy."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +20,7 @@ SHOWN = (-1.0, 3.0)
 """Range of the bars; those beyond carry their value."""
 
 
-def curves(groups: Mapping[str, Sequence[Result]], path: Path | str, *, title: str = "") -> None:
+def curves(groups: "Mapping[str, Sequence[Result]]", path: Path | str, *, title: str = "") -> None:
     """Learning curves (mean and standard deviation over seeds) and the gradient's variance, one colour per group."""
     figure = new_figure(9, 3.4)
     left, right = figure.subplots(1, 2)
@@ -151,7 +149,7 @@ def _bar(axes: Any, x: float, width: float, look: Look, value: MeanStd) -> None:
         axes.errorbar(x, shown, value.std, color="0.2", linewidth=0.8, capsize=1.5, clip_on=True)
 
 
-def _series(results: Sequence[Result], metric: str) -> list[tuple[list[float], list[float]]]:
+def _series(results: "Sequence[Result]", metric: str) -> list[tuple[list[float], list[float]]]:
     """(steps, values) of a metric in each run that has it."""
     rows = [[row for row in result.history if row.get(metric) is not None] for result in results]
     return [([row["steps"] for row in run], [row[metric] for row in run]) for run in rows]

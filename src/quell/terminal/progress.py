@@ -1,7 +1,5 @@
 """What a person sees while a run or a measurement goes on, and how they stop a run."""
 
-from __future__ import annotations
-
 import math
 import sys
 import threading
@@ -54,7 +52,7 @@ class Display(Callback):
         self._bar: Bars | None = None
         self._around = ExitStack()
 
-    def __enter__(self) -> Display:
+    def __enter__(self) -> "Display":
         self._around.enter_context(stopping.handlers_kept(*stopping.ENDING))
         with suppress(ValueError):  # not the main thread: the application owns its signals
             stopping.handle_endings(self._on_signal)
@@ -145,7 +143,7 @@ class Counter:
         self.plain = not sys.stderr.isatty() if plain is None else plain
         self._line = Status("", console=Console(stderr=True))
 
-    def __enter__(self) -> Counter:
+    def __enter__(self) -> "Counter":
         if not self.plain:
             self._line.start()
         return self

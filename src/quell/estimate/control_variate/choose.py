@@ -14,8 +14,6 @@ beta_kl make |sum_l A X_l + sum_kl beta_kl A Y_kl|^2 a quadratic form in P: a sm
 knows the covariances between layers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
@@ -49,7 +47,7 @@ class ChosenCoefficients(Coefficients):
         return self.metric == "policy"
 
     @property
-    def _family(self) -> type[InParameters | InPolicy]:
+    def _family(self) -> "type[InParameters | InPolicy]":
         return InPolicy if self.in_policy_metric else InParameters
 
     def init(self, space: Space) -> State:
