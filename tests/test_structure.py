@@ -74,14 +74,14 @@ def test_at_most_thirteen_modules_in_the_hall() -> None:
     assert len(list(SOURCE.glob("*.py"))) <= 13
 
 
-BEYOND = """
-estimate/advantage.py estimate/control_variate/advantage.py estimate/control_variate/refereed.py estimate/critic
-estimate/epochs.py estimate/top.py policy/fisher.py update/natural.py
-campaign/tune.py commands/tune.py campaign/benchmark.py commands/benchmark.py zoo commands/zoo.py
-rollout/cpu/crew.py runs/files.py terminal/streams.py
-campaign/sweep.py commands/sweep.py training/callbacks.py training/loggers.py training/export.py commands/export.py
-runs/find.py commands/runs.py report/series.py
-""".split()
+BEYOND = (
+    *("estimate/advantage.py", "estimate/control_variate/advantage.py", "estimate/control_variate/refereed.py"),
+    *("estimate/critic", "estimate/epochs.py", "estimate/top.py", "policy/fisher.py", "update/natural.py"),
+    *("campaign/tune.py", "commands/tune.py", "campaign/benchmark.py", "commands/benchmark.py"),
+    *("zoo", "commands/zoo.py", "rollout/cpu/crew.py", "runs/files.py", "terminal/streams.py"),
+    *("campaign/sweep.py", "commands/sweep.py", "training/callbacks.py", "training/loggers.py"),
+    *("training/export.py", "commands/export.py", "runs/find.py", "commands/runs.py", "report/series.py"),
+)
 """What came on top of the redesign, as whole files: natural steps, critics and peers, tuning, benchmark and zoo; faults
 that are borne; sweeps, callbacks, trackers, export, lists of runs, and reports by config."""
 BEYOND_IN_SHARED_FILES = 2_077
@@ -96,7 +96,7 @@ def redesigned_lines() -> int:
     return sum(len(path.read_text().splitlines()) for path in own) - BEYOND_IN_SHARED_FILES
 
 
-@pytest.mark.xfail(strict=True, reason="12,785 when last counted")
+@pytest.mark.xfail(strict=True, reason="12,725 when last counted")
 def test_at_most_11500_lines() -> None:
     """Without what came on top of the redesign, whose share of the files is named above."""
     assert redesigned_lines() <= 11_500
