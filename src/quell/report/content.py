@@ -10,7 +10,7 @@ from quell.figures.style import BLACK, LOOKS, variants
 from quell.report.series import Series, against, setting_text, told_apart
 from quell.report.sources import Sources
 from quell.runs.find import Standing
-from quell.runs.record import NO_REWARD, Record
+from quell.runs.record import NO_REWARD
 from quell.stats import Interval
 from quell.terminal import numbers
 
@@ -22,11 +22,15 @@ Labels = Mapping[str, str]
 Card = dict[str, Any]
 
 
-def chart_data(sources: Sources, series: Sequence[Series], labels: Labels) -> dict[str, Any]:
-    """What the script draws."""
+def chart_data(
+    sources: Sources, series: Sequence[Series], labels: Labels, newest: Standing | None = None
+) -> dict[str, Any]:
+    """What the script draws; it starts with the group of the newest run, or the first."""
     groups = list(sources.groups)
+    own = [group for group, run in sources.runs if newest and run.config == newest.config]
     return {
         "groups": groups,
+        "start": groups.index(own[0]) if own else 0,
         "tasks": [{"name": name, "title": labels.get(name, name)} for name in _tasks(series, labels)],
         "methods": [_methods([one for one in series if one.group == group]) for group in groups],
         "series": [
@@ -34,7 +38,7 @@ def chart_data(sources: Sources, series: Sequence[Series], labels: Labels) -> di
                 "group": groups.index(one.group),
                 "task": one.task,
                 "method": one.method,
-                "runs": list(map(_curve, one.runs)),
+                "runs": [{"seed": run.config.seed, **{name: run.curve[name] for name in CURVE}} for run in one.runs],
             }
             for one in series
         ],
@@ -163,10 +167,6 @@ def _settings(own: Sequence[Series]) -> list[tuple[str, str]]:
     return [("tasks", ", ".join(configs)), ("seeds", ", ".join(map(str, seeds))), *shown]
 
 
-def _curve(run: Record) -> dict[str, Any]:
-    return {"seed": run.config.seed, **{name: run.curve[name] for name in CURVE}}
-
-
 def _score(values: list[float]) -> str:
     return numbers.score(float(np.mean(values))) if values else "–"
 
@@ -193,7 +193,8 @@ def _variances(measurements: Sequence[dict[str, Any]], labels: Labels) -> list[d
     """Every measurement's ratios to ES with their intervals, under a title that no other has."""
     same: dict[str, list[dict[str, Any]]] = {}
     for one in measurements:
-        same.setdefault(f"{labels.get(one['task'], one['task'])}, {_policy(one)}", []).append(one)
+        policy = "untrained" if one["at"] == "init" else "trained"
+        same.setdefault(f"{labels.get(one['task'], one['task'])}, {policy}", []).append(one)
     found = []
     for name, own in same.items():
         differing = told_apart([_facts(one) for one in own])
@@ -209,10 +210,6 @@ def _variances(measurements: Sequence[dict[str, Any]], labels: Labels) -> list[d
                 }
             )
     return found
-
-
-def _policy(one: Mapping[str, Any]) -> str:
-    return "untrained" if one["at"] == "init" else "trained"
 
 
 def _facts(one: Mapping[str, Any]) -> dict[str, Any]:
