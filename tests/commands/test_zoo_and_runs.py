@@ -12,6 +12,7 @@ from quell import zoo
 from quell.cli import main
 from quell.errors import UsageError
 
+pytestmark = pytest.mark.usefixtures("in_process")
 SMALL = ["--horizon", "20", "--pairs", "1", "--steps", "80", "--eval-episodes", "1", "--workers", "1", "--method", "es"]
 MOST_BYTES = 300 << 10
 

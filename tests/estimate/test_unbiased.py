@@ -94,11 +94,11 @@ def test_qmc_against_the_closed_form() -> None:
     ("kind", "gamma", "baseline"),
     [
         ("gaussian", 0.5, "none"),
-        ("gaussian", 0.9, "leave-one-out"),
-        ("gaussian", 1.0, "none"),
         ("orthogonal", 0.9, "leave-one-out"),
-        ("gcmc", 0.5, "leave-one-out"),
         ("gcmc", 1.0, "leave-one-out"),
+        pytest.param("gaussian", 0.9, "leave-one-out", marks=pytest.mark.slow),
+        pytest.param("gaussian", 1.0, "none", marks=pytest.mark.slow),
+        pytest.param("gcmc", 0.5, "leave-one-out", marks=pytest.mark.slow),
     ],
 )
 def test_re_and_cv_against_the_closed_form(kind: str, gamma: float, baseline: str) -> None:

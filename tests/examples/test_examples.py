@@ -10,14 +10,14 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SHORT = {
-    "train": ["10000"],
+    "train": ["2000"],
     "own_environment": ["2000"],
-    "compare": ["--task", "hopper", "--steps", "2000", "--seeds", "2", "--episodes", "2", "--estimates", "2"],
+    "compare": ["--task", "hopper", "--steps", "100", "--seeds", "2", "--episodes", "2", "--estimates", "2"],
     "own_loop": ["20"],
-    "own_estimator": ["20000"],
-    "own_directions": ["10000"],
+    "own_estimator": ["16000"],
+    "own_directions": ["2000"],
     "own_step": ["2000"],
-    "own_policy": ["20000"],
+    "own_policy": ["2000"],
 }
 """Example -> arguments that make it take seconds."""
 SAYS = {

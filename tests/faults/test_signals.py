@@ -32,7 +32,7 @@ def test_one_signal_saves_and_says_which(number: int, code: int, tmp_path: Path)
     run = tmp_path / "runs" / "swimmer" / "es" / "x"
     with start(tmp_path, "swimmer", "--steps", "100000000") as process:
         until_begun(run)
-        time.sleep(1)
+        time.sleep(0.2)
         process.send_signal(number)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == code
