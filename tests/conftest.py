@@ -32,6 +32,13 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     atexit.register(shutil.rmtree, _compiled, ignore_errors=True)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """In the quick run XLA leaves its optimisations out, which halves what compiling takes and changes numbers in their
+    last digits alone; `make test-all` compiles as a user's run does."""
+    if config.option.markexpr == "not slow":
+        os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+
+
 class Collector:
     """Runs iterations of one setting in this process, hands back batches, and estimates gradients from them."""
 
@@ -133,6 +140,12 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Episodes run in this process, whatever number of workers is asked for: `contract/test_engines.py` shows that
     their bits are the same, and starting workers takes longer than the short runs of most tests."""
     monkeypatch.setattr(Cpu, "make", lambda _, task, problem, **__: InProcess(task, problem))
+
+
+@pytest.fixture
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that was lost again and again is replaced at once."""
+    monkeypatch.setattr("quell.rollout.cpu.crew.PAUSE", 0.0)
 
 
 def tree_sum(parts: Iterable[Sums]) -> Sums:

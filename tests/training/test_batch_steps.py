@@ -25,7 +25,7 @@ def train(out: Path, workers: int, *, steps: Any = 2500, **settings: Any) -> que
 
 @pytest.mark.usefixtures("in_process")
 def test_pairs_follow_from_the_lengths_so_far() -> None:
-    config = make_config("hopper", "cv", "tuned", SHORT).validate()
+    config = make_config("hopper", "es", "tuned", {"batch_steps": 400}).validate()
     trainer = Trainer(config, default_compute(1))
     try:
         state = trainer.initial_state()

@@ -106,19 +106,19 @@ def test_stopping_and_resuming_changes_nothing(preset: str, tmp_path: Path) -> N
 
 SCRIPT = """
 import sys, quell
-quell.train("lqr-302", method="cv", preset="paper", horizon=30, pairs=3, steps=30 * 6 * 250, seed=5, out=sys.argv[1],
-            name="run", eval_every=4, eval_episodes=1, checkpoint_every=3, progress=False, workers=2)
+quell.train("lqr-302", method="cv", preset="paper", horizon=30, pairs=3, steps=30 * 6 * int(sys.argv[2]), seed=5,
+            out=sys.argv[1], name="run", eval_every=4, eval_episodes=1, checkpoint_every=3, progress=False, workers=2)
 """
 
 
-@pytest.mark.parametrize("wanted", [2, pytest.param(20, marks=pytest.mark.slow)])
-def test_kills_change_nothing(wanted: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("wanted", "iterations"), [(2, 100), pytest.param(20, 250, marks=pytest.mark.slow)])
+def test_kills_change_nothing(wanted: int, iterations: int, tmp_path: Path) -> None:
     """kill -9 at random moments, resume after each; theta and every metric but time as if nothing had happened."""
-    subprocess.run([sys.executable, "-c", SCRIPT, str(tmp_path / "calm")], check=True)
+    subprocess.run([sys.executable, "-c", SCRIPT, str(tmp_path / "calm"), str(iterations)], check=True)
     calm = quell.load(tmp_path / "calm/lqr-302/cv/run")
     path = tmp_path / "wild/lqr-302/cv/run"
     rng, kills = random.Random(0), 0
-    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "wild")]
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "wild"), str(iterations)]
     while kills < wanted:
         process = subprocess.Popen(command)
         metrics = path / "metrics.jsonl"
@@ -221,6 +221,7 @@ class TestTrouble:
         assert all(row["trouble/flat"] == 1 for row in result.history)
         assert (result.theta == result.policy.policy.init(generator(0, Purpose.INIT))).all()
 
+    @pytest.mark.usefixtures("no_pause")
     def test_a_dead_worker_keeps_the_run(self, tmp_path: Path) -> None:
         with pytest.raises(EngineFailure, match="signal 9"):
             self.train(tmp_path, Troubled(trouble="dies"), method="es")

@@ -49,6 +49,7 @@ def test_how_many_processes() -> None:
         Cpu(workers=0).validate()
 
 
+@pytest.mark.usefixtures("no_pause")
 @pytest.mark.parametrize(
     ("trouble", "message"),
     [
