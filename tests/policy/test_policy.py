@@ -112,7 +112,7 @@ def test_weighted_scores_against_finite_differences(policy: Policy) -> None:
         @jax.jit
         @jax.vmap
         def weighted(at: jax.Array) -> jax.Array:
-            return weights @ log_prob(policy, at, jnp.asarray(obs), jnp.asarray(actions))
+            return jnp.asarray(weights) @ log_prob(policy, at, jnp.asarray(obs), jnp.asarray(actions))
 
         numeric = np.asarray(weighted(theta + basis) - weighted(theta - basis)).T / 2e-6
     assert found[:, :: max(1, policy.dim // 40)] == pytest.approx(numeric, abs=1e-6)
