@@ -107,6 +107,7 @@ def contestants(words: str) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--widths", type=int, default=len(WIDTHS), help="how many sizes of networks")
     parser.add_argument("--out", type=Path, help="also write the figures as JSON")
     parser.add_argument("--against", help="a commit whose Ray engine to race instead (see against.py)")
     parser.add_argument("--processes", type=int, default=3, help="against: fresh processes of each side")
@@ -123,12 +124,12 @@ def main() -> None:
         figures = {"against": arguments.against, **repeats}
         figures["rows"] = race(__file__, arguments.against, arguments=["--rows", arguments.rows], **repeats)
     else:
-        figures = beside_the_local_engine(arguments.rounds)
+        figures = beside_the_local_engine(arguments.rounds, arguments.widths)
     if arguments.out:
         arguments.out.write_text(json.dumps(figures, indent=1) + "\n")
 
 
-def beside_the_local_engine(rounds: int) -> dict[str, Any]:
+def beside_the_local_engine(rounds: int, widths: int) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     for method in ("es", "cv"):
         figures[method] = measured = throughput(method, rounds)
@@ -136,7 +137,7 @@ def beside_the_local_engine(rounds: int) -> dict[str, Any]:
         print(f"ratio {measured['ratio']:.3f}", flush=True)
     rows = []
     with ray_session(3):
-        for hidden in WIDTHS:
+        for hidden in WIDTHS[:widths]:
             for workers in (1, 2, 3):
                 rows.append(measured := overhead(hidden, workers, pairs=4, rounds=rounds))
                 print("  ".join(f"{name} {value:,.0f}" for name, value in measured.items()), flush=True)

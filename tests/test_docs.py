@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import tyro
+from pages import PAGES, ROOT, spans
 
 import quell.tasks
 from quell import cli, registry
@@ -22,19 +23,10 @@ from quell.commands.sweep import SweepFlags
 from quell.config import Config
 from quell.training.methods import make_config
 
-ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src/quell"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
 AXES = ("directions", "estimator", "step", "engine")
 NOT_OURS = {"num-cpus", "head", "port", "generate", "against", "help", "constraint"}
 """Flags of Ray, pip and the benchmarks that pages mention."""
-
-
-def spans(text: str) -> list[str]:
-    """What stands between single backticks, outside of blocks."""
-    return [
-        " ".join(span.split()) for span in re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
-    ]
 
 
 def test_metrics_page_is_current() -> None:

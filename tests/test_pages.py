@@ -1,57 +1,36 @@
 """Every block of code on README and the pages runs, in a version that takes seconds.
 
 Python blocks of a page run one after the other, as in a notebook; `quell.train` and `quell.variance` do what is asked
-with tiny budgets on one worker. Lines of bash blocks are carried out in the same way if they are quell's own; of others
-it is checked that they exist. What takes long even when it is tiny is among the slow tests. Lines with `--address`, of
-another machine, are only parsed (tests/test_docs.py).
+with tiny budgets on one worker. Lines of bash blocks are carried out in the same way if they are quell's own; what
+takes long even when it is tiny is among the slow tests. Lines of other programs, and quell's that need a cluster, are
+carried out by test_page_programs.py.
 """
 
 from __future__ import annotations
 
 import re
-import shlex
 import shutil
 import subprocess
 import sys
-import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from made_up import small_group
+from pages import PAGES, PROGRAMS, ROOT, blocks, lines
 
 import quell
 from quell import cli
 
-ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
 LANGUAGES = {"python", "bash", "text"}
 LONG = {"variance", "paper", "benchmark", "tune", "sweep", "doctor"}
 """Commands that measure or train for long: tiny versions are among the slow tests."""
 LONG_FLAGS = {"--video", "--seeds"}
 """And these, which start a renderer or many processes."""
-OTHERS = {"ray", "source", "apt-get", "git"}
-"""Programs that are not ours."""
 QUIET: dict[str, Any] = {"workers": 1, "progress": False}
 TINY: dict[str, Any] = {"steps": 20, "pairs": 2, "batch_steps": 0, "eval_episodes": 1, **QUIET}
 MY_MODULE = "import gymnasium\ndef make_env():\n    return gymnasium.make('Pendulum-v1', max_episode_steps=10)\n"
-
-
-def blocks(page: Path) -> Iterator[tuple[str, str]]:
-    """(language, text) of a page's fenced blocks."""
-    yield from re.findall(r"^```+(\w*)\n(.*?)^```+$", page.read_text(), flags=re.DOTALL | re.MULTILINE)
-
-
-def lines(text: str) -> Iterator[list[str]]:
-    """The words of every command in a bash block, without comments and settings of the environment."""
-    for line in text.replace("\\\n", " ").splitlines():
-        words = shlex.split(line, comments=True)
-        while words and re.match(r"[A-Z_]+=", words[0]):
-            words.pop(0)
-        if words:
-            yield [words[0].removeprefix(".venv/bin/"), *words[1:]]
 
 
 def with_blocks(language: str) -> list[Any]:
@@ -138,8 +117,6 @@ def prepare(words: list[str], folder: Path) -> None:
 
 @pytest.mark.parametrize("page", with_blocks("bash"))
 def test_bash_blocks_run(page: Path, workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
     for language, text in blocks(page):
         for program, *words in lines(text) if language == "bash" else []:
             if program == "quell" and words[0] not in LONG:
@@ -147,16 +124,8 @@ def test_bash_blocks_run(page: Path, workplace: Path, capsys: pytest.CaptureFixt
                     continue
                 prepare(words, workplace)
                 assert cli.main(tiny(words)) == 0, f"{page.name}: {words}\n{capsys.readouterr().err}"
-            elif program == "make":
-                assert words[0] in targets, f"{page.name}: make {words[0]}"
-            elif program == "python":
-                assert (ROOT / words[0]).is_file(), f"{page.name}: {words[0]}"
-            elif program == "pip":
-                assert words[0] == "install"
-                for extra in re.findall(r"\[([\w,]+)\]", " ".join(words)):
-                    assert set(extra.split(",")) <= extras.keys(), f"{page.name}: {words}"
             else:
-                assert program in OTHERS | {"quell"}, f"{page.name}: {program}"
+                assert program in ("quell", "ray", *PROGRAMS), f"{page.name}: {program}"
     shutil.rmtree(workplace / "runs", ignore_errors=True)
 
 

@@ -118,13 +118,14 @@ def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def full_name(name: str, known: Iterable[str]) -> str | None:
-    """The setting that a name stands for: itself, or the only one that ends in it; None if there is none."""
+    """The setting that a name stands for: itself, or of those that end in it the only one least deep; or None."""
     names = list(known)
     if name in names:
         return name
     fitting = [setting for setting in names if setting.endswith(f".{name}")]
+    fitting = [setting for setting in fitting if setting.count(".") == min(one.count(".") for one in fitting)]
     if len(fitting) > 1:
-        raise UsageError(f"{name!r} could be {' or '.join(fitting)}: say which")
+        raise UsageError(f"`{name}=...` could be {' or '.join(f'`{one}=...`' for one in fitting)}: say which")
     return fitting[0] if fitting else None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ import quell
 from quell import zoo
 from quell.cli import main
 from quell.errors import UsageError
+from quell.runs import Run
+from quell.training.methods import make_config
 
 pytestmark = pytest.mark.usefixtures("in_process")
 SMALL = ["--horizon", "20", "--pairs", "1", "--steps", "80", "--eval-episodes", "1", "--workers", "1", "--method", "es"]
@@ -79,3 +82,30 @@ def test_runs_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str], mon
     assert any("unreadable" in row for row in rows)
     assert main(["runs", "--newest", "1"]) == 0
     assert "and 1 older ones" in capsys.readouterr().out
+
+
+def test_the_runs_of_seeds_and_sweeps_share_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sweep = Path("runs/sweeps/lqr-302-es")
+    for folder in (Path("runs"), Path("runs/seeds/lqr-302-es/runs"), sweep / "runs/lr=0.1", sweep / "runs/lr=0.2"):
+        config = make_config("lqr-302", "es", overrides={"steps": 100})
+        with Run.create(config, folder, "seed0") as run:
+            row = {"iteration": 1, "steps": 50, "eval/mean_action": float(str(folder)[-1].replace("s", "7"))}
+            (run.path / "metrics.jsonl").write_text(json.dumps(row))
+    (sweep / "runs/lr=0.3/lqr-302/es/seed0").mkdir(parents=True)
+    (sweep / "runs/lr=0.3/lqr-302/es/seed0/config.json").write_text("{}")
+
+    def listed(*folder: str) -> dict[str, list[str]]:
+        assert main(["runs", *folder]) == 0
+        rows = [re.split("  +", line) for line in capsys.readouterr().out.splitlines()[1:]]
+        return {name: cells for name, *cells in rows}
+
+    seen = listed()
+    assert seen.keys() == {"runs/lqr-302/es/seed0", "runs/seeds/lqr-302-es", str(sweep)}
+    assert seen["runs/seeds/lqr-302-es"][2:5] == ["50 of 100", "7", "interrupted"]
+    assert seen[str(sweep)][2:4] == ["100 of 200", "1 to 2"]
+    assert set(seen[str(sweep)][4].split(", ")) == {"2 interrupted", "1 unreadable"}
+    assert listed(".") == seen
+    assert listed(str(sweep)).keys() == {str(sweep / f"runs/lr=0.{i}/lqr-302/es/seed0") for i in (1, 2, 3)}

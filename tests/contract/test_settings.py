@@ -228,18 +228,24 @@ def test_names_may_be_shortened_where_that_is_unique() -> None:
     assert replace(config, {"sigma": 0.5}).directions.sigma == 0.5
     assert replace(config, {"discount.start": 0.6}) == replace(config, {"estimator.discount.start": 0.6})
     assert replace(config, {"start": 0.6}) == replace(config, {"estimator.discount.start": 0.6})
-    with pytest.raises(
-        UsageError, match=r"'rate' could be estimator.discount.rate or estimator.coefficients.rate: say which"
-    ):
+    with pytest.raises(UsageError, match=r"`rate=\.\.\.` could be `estimator.discount.rate=...` or `estimator.coeff"):
         replace(config, {"rate": 0.1})
     assert replace(config, {"discount.rate": 0.1}) == replace(config, {"estimator": {"discount": {"rate": 0.1}}})
     assert replace(config, {"coefficients": "moments", "decay": 0.5}).estimator.coefficients.decay == 0.5  # type: ignore[attr-defined]
 
 
+def test_of_two_names_the_one_nearer_to_the_surface_is_meant() -> None:
+    """The default has a critic with layers of its own."""
+    config = replace(make_config("swimmer"), {"hidden": "linear"})
+    assert config.policy.hidden == ()
+    assert config.estimator.critic.hidden != ()  # type: ignore[attr-defined]
+    assert full_name("lr", ["estimator.critic.lr", "step.lr"]) == "step.lr"
+
+
 def test_an_ambiguous_flag_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "lqr", "--preset", "paper", "--rate", "0.1"]) == 2
-    assert "'rate' could be" in capsys.readouterr().err
-    assert main(["train", "lqr", "--step", "momentum", "--decay", "0.1"]) == 2
+    assert "`--rate ...` could be `--estimator.discount.rate ...` or" in capsys.readouterr().err
+    assert main(["train", "swimmer", "--decay", "0.1"]) == 2
     assert "step.decay" in capsys.readouterr().err
 
 

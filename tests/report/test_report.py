@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -31,7 +32,9 @@ from quell.report.build import build
 from quell.report.series import all_series, told_apart
 from quell.report.sources import gather
 from quell.runs import Run
+from quell.runs.find import run_folders, standing
 from quell.runs.record import from_folder
+from quell.training.methods import make_config
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"
 ROOT = Path(__file__).parents[2]
@@ -65,6 +68,27 @@ def test_a_run_folder(tmp_path: Path) -> None:
     assert series["runs"][0]["steps"] == [80, 160, 240]
     assert series["runs"][0]["return"] == pytest.approx([row["return/mean"] for row in run.history], rel=1e-5)
     assert series["runs"][0]["evaluation"] == pytest.approx([row["eval/return"] for row in run.history], rel=1e-5)
+
+
+def test_all_runs_of_a_folder_are_shown_and_the_newest_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for age, (name, lr, score) in enumerate([("b", 0.01, 3.0), ("a", 0.03, 25.0), ("c", 0.05, None)]):
+        with Run.create(make_config("lqr-302", "es", overrides={"lr": lr, "steps": 100}), Path("runs"), name) as run:
+            row = {"iteration": 1, "steps": 100, "eval/mean_action": score, "eval/return": score, "return/mean": 1.0}
+            (run.path / "metrics.jsonl").write_text(json.dumps(row))
+            for file in run.path.iterdir():
+                os.utime(file, (1000 - age, 1000 - age))
+    os.utime("runs/lqr-302/es/a/metrics.jsonl", (2000, 2000))
+    assert main(["report"]) == 0
+    assert capsys.readouterr().out.endswith("; the newest run: runs/lqr-302/es/a\n")
+    page = Path("report.html").read_text()
+    who = f"{LABELS.get('lqr-302', 'lqr-302')}, ES, seed 0"
+    assert f"The newest: {who}: return 25 after 100 steps, finished (runs/lqr-302/es/a)" in page
+    assert len(data_of(page)["series"]) == 3
+    assert main(["report", "runs/lqr-302/es/c"]) == 0
+    assert "not evaluated yet after 100 steps" in Path("report.html").read_text()
 
 
 def test_everything_committed() -> None:
@@ -419,7 +443,8 @@ def test_long_names_leave_room_on_a_phone(window: Browser, tmp_path: Path) -> No
     for number, (lr, pairs) in enumerate([(0.01, 5), (0.03, 10)]):
         run = made_up("dm-cartpole-two-poles", "ppo+s+a+m", 0, 1234.0, lr=lr, pairs=pairs)
         run.write(tmp_path / f"{number}.json")
-    (tmp_path / "report.html").write_text(build([tmp_path], title="long"))
+    with Run.create(make_config("swimmer"), tmp_path, "a" * 60):
+        (tmp_path / "report.html").write_text(build([tmp_path], title="long", newest=standing(*run_folders(tmp_path))))
     window.resize(390, 844)
     window.open(tmp_path / "report.html")
     assert "pairs 10, lr 0.03" in window.run("document.querySelector('#runs tbody').textContent")

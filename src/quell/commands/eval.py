@@ -51,9 +51,12 @@ def main(arguments: list[str]) -> int:
         lists = {"returns": returns.tolist(), "steps": rollouts.steps.tolist()}
         print(json.dumps({"checkpoint": result.checkpoint, "iteration": result.iteration, **lists}))
         return 0
-    error = returns.std(ddof=1) / np.sqrt(len(returns)) if len(returns) > 1 else float("nan")
-    print(f"{described(result)}, {len(returns)} episodes")
-    print(f"  return  {returns.mean():.2f} ± {returns.std():.2f} (standard error of the mean {error:.2f})")
+    spread = ""
+    if len(returns) > 1:
+        error = returns.std(ddof=1) / np.sqrt(len(returns))
+        spread = f" ± {returns.std():.2f} (standard error of the mean {error:.2f})"
+    print(f"{described(result)}, {len(returns)} episode{'s' * (len(returns) > 1)}")
+    print(f"  return  {returns.mean():.2f}{spread}")
     print(f"  lowest {returns.min():.2f}, highest {returns.max():.2f}; mean length {rollouts.steps.mean():.1f} steps")
     for note in result.task.notes():
         print(f"  {note}")

@@ -13,17 +13,18 @@ from quell.config import check_file
 from quell.paper.published import LABELS
 from quell.paper.render import html_tables
 from quell.report.build import build, check_videos
+from quell.runs.find import run_folders, standing
 
 DESCRIPTION = """Write one HTML page that opens offline: final returns with intervals and verdicts, learning curves to
 switch, zoom and hover, tables beside the paper's numbers, variance measurements, settings and films. Runs that differ
-in their seed alone are averaged, all others told apart by what differs. PATHS are run folders, or folders with results
-of `quell paper` and `quell variance`, in any number; by default `results`."""
+in their seed alone are averaged, all others told apart by what differs. PATHS are run folders, folders with runs, all
+of which are shown and the newest named, or folders with results of `quell paper` and `quell variance`."""
 
 
 @dataclass(frozen=True)
 class Arguments:
-    paths: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[PATH ...]")] = (Path("results"),)
-    """Run folders, results folders or single files."""
+    paths: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[PATH ...]")] = (Path("runs"),)
+    """Run folders, folders with runs, results folders or single files."""
     out: Path = Path("report.html")
     """The page."""
     title: str = "quell report"
@@ -36,8 +37,11 @@ def main(arguments: list[str]) -> int:
     parsed = parse(Arguments, arguments, prog="quell report", description=DESCRIPTION)
     check_videos(parsed.video)
     check_file(parsed.out, "out")
-    page = build(parsed.paths, title=parsed.title, videos=parsed.video, labels=LABELS, tables=html_tables)
+    newest = next(filter(None, map(standing, run_folders(*parsed.paths))), None)
+    page = build(
+        parsed.paths, title=parsed.title, videos=parsed.video, labels=LABELS, tables=html_tables, newest=newest
+    )
     data = page.encode(errors="replace")  # there may be half a character in somebody's name
     parsed.out.write_bytes(data)
-    print(f"{parsed.out} ({len(data) / 1e6:.1f} MB)")
+    print(f"{parsed.out} ({len(data) / 1e6:.1f} MB)" + (f"; the newest run: {newest.path}" if newest else ""))
     return 0

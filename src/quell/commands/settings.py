@@ -180,7 +180,9 @@ def _read(form: Any, owner: Any, prefix: str = "") -> dict[str, Any]:
 
 def _choices(config: Config) -> str:
     """Which strategies there are to choose from, for the help text."""
-    lines = ["A name may be shortened where it stays unique: --sigma for --directions.sigma. Strategies by name:"]
+    lines = [
+        "A name may be shortened: --sigma for --directions.sigma, --hidden for --policy.hidden. Strategies by name:"
+    ]
     for name, value in {**flatten(config), "engine": "where episodes run"}.items():
         if (kind := name.rpartition(".")[2]) in registry.KINDS:
             lines.append(f"  --{name:<24} {value} (of {', '.join(registry.table(kind))})")

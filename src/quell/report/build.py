@@ -10,6 +10,7 @@ from quell.errors import UsageError, require
 from quell.report import content
 from quell.report.series import all_series
 from quell.report.sources import gather
+from quell.runs.find import Standing
 from quell.runs.record import Record
 
 SCRIPTS = ("numbers.js", "curves.js", "panel.js", "controls.js", "variance.js")
@@ -25,8 +26,12 @@ def build(
     videos: Sequence[Path] = (),
     labels: content.Labels | None = None,
     tables: TableMaker | None = None,
+    newest: Standing | None = None,
 ) -> str:
-    """The page as text; `labels` name its tasks, and `tables` makes tables of the results folders among the paths."""
+    """The page as text; `labels` name its tasks, and `tables` makes tables of the results folders among the paths.
+
+    `newest` is the run to name first, if there is one.
+    """
     require("report", "`quell report`")
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
@@ -38,6 +43,7 @@ def build(
     page.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":"), "allow_nan": False}
     return page.from_string(_asset("page.html")).render(
         title=title,
+        newest=content.sentence(newest, labels) if newest else "",
         style=Markup(_asset("style.css")),
         script=Markup("\n".join(map(_asset, SCRIPTS))),
         data=content.chart_data(sources, series, labels),

@@ -9,6 +9,7 @@ from quell.config import flatten
 from quell.figures.style import BLACK, LOOKS, variants
 from quell.report.series import Series, against, setting_text, told_apart
 from quell.report.sources import Sources
+from quell.runs.find import Standing
 from quell.runs.record import NO_REWARD, Record
 from quell.stats import Interval
 from quell.terminal import numbers
@@ -80,6 +81,13 @@ def settings(sources: Sources, series: Sequence[Series]) -> list[tuple[int, str,
         several.setdefault((one.group, one.method), []).append(one)
     groups = list(sources.groups)
     return [(groups.index(group), title(method), _settings(own)) for (group, method), own in several.items()]
+
+
+def sentence(run: Standing, labels: Labels) -> str:
+    """A run in a line."""
+    reached = "not evaluated yet" if run.score is None else f"return {numbers.score(run.score)}"
+    who = f"{labels.get(run.config.task, run.config.task)}, {title(run.config.method)}, seed {run.config.seed}"
+    return f"{who}: {reached} after {run.steps:,} steps, {run.state} ({run.path})"
 
 
 def title(method: str) -> str:

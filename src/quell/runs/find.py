@@ -14,8 +14,8 @@ from quell.runs import files
 from quell.runs.folder import Run
 from quell.training.state import finished
 
-DEPTH = 5
-"""Folders below the one that is looked into."""
+DEPTH = 8
+"""Folders below the one that is looked into: a sweep's runs are seven below `runs`."""
 NOT_LOOKED_INTO = {"checkpoints", "tensorboard"}
 
 
@@ -34,9 +34,9 @@ class Standing:
     """When it last wrote, in seconds since 1970."""
 
 
-def run_folders(folder: Path) -> list[Path]:
-    """Every run folder in a folder, the one that wrote last first."""
-    return sorted(_walk(folder), key=_changed, reverse=True)
+def run_folders(*folders: Path) -> list[Path]:
+    """Every run folder in some folders, the one that wrote last first."""
+    return sorted((run for folder in folders for run in _walk(folder)), key=_changed, reverse=True)
 
 
 def newest(folder: Path) -> tuple[Path, int]:
