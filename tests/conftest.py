@@ -32,13 +32,6 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     atexit.register(shutil.rmtree, _compiled, ignore_errors=True)
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """In the quick run XLA leaves its optimisations out, which halves what compiling takes and changes numbers in their
-    last digits alone; `make test-all` compiles as a user's run does."""
-    if config.option.markexpr == "not slow":
-        os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-
-
 class Collector:
     """Runs iterations of one setting in this process, hands back batches, and estimates gradients from them."""
 
