@@ -219,7 +219,7 @@ def physics(task: Task, workers: int, length: int, stack: ExitStack) -> Once | N
     import mujoco
     from mujoco.rollout import Rollout
 
-    from quell.tasks.mujoco import start, without_clock
+    from quell.tasks.mujoco import Member, without_clock
 
     model, rng = task.model(), generator(0, Purpose.ENVIRONMENT)
     data = [mujoco.MjData(model) for _ in range(workers)]
@@ -227,7 +227,7 @@ def physics(task: Task, workers: int, length: int, stack: ExitStack) -> Once | N
     states = np.empty((MEMBERS, mujoco.mj_stateSize(model, kind)))
     for state in states:
         mujoco.mj_resetData(model, data[0])
-        start(task, model, data[0], rng)
+        Member(task, model, data[0]).start(rng)
         mujoco.mj_getState(model, data[0], state, kind)
     pool = stack.enter_context(Rollout(nthread=workers))
 

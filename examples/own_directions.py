@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 
 import quell
-from quell.keys import generator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,8 +21,7 @@ class LayerByLayer(quell.Directions):
     name = "layer-by-layer"  # `sigma` is inherited, and so is eps_minus = -eps_plus
 
     def plus(self, draw, pair):
-        seed, purpose, address = draw.key
-        rng = generator(seed, purpose, *address, pair)
+        rng = draw.generator(pair)
         layer = rng.integers(len(self.sizes))
         start = sum(self.sizes[:layer])
         eps = np.zeros(draw.dim, np.float32)

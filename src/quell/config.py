@@ -4,8 +4,6 @@ A `Config` holds the chosen strategies themselves; config.json holds their names
 path (`estimator.coefficients.rate`), of which the beginning may be left out where the rest is unique (`rate`).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -81,7 +79,7 @@ class Config:
     step: Step = field(default_factory=Adam)
     """What becomes of theta once a gradient is there."""
 
-    def validate(self) -> Config:
+    def validate(self) -> "Config":
         """The same with plain numbers; a UsageError names the first setting that makes no sense."""
         self = registry.tidy(self)
         registry.check(self)
@@ -156,7 +154,7 @@ class Unread(UsageError):
         listed = ", ".join(map(spelled, own))
         super().__init__(f"method {config.method!r} reads no setting {spelled(name)!r}{hint}; it reads: {listed}")
 
-    def as_flag(self) -> Unread:
+    def as_flag(self) -> "Unread":
         """The same for the command line."""
         return Unread(self.config, self.name, flags=True, others=self.others)
 

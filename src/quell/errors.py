@@ -1,12 +1,11 @@
 """Errors that a user can act on."""
 
-from __future__ import annotations
-
 import difflib
 import os
 import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -39,11 +38,7 @@ class EngineFailure(QuellError):
         self.lost = lost
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _engine_failure, (type(self), str(self), self.lost)  # so that it crosses from a worker process
-
-
-def _engine_failure(kind: type[EngineFailure], message: str, lost: bool) -> EngineFailure:
-    return kind(message, lost=lost)
+        return partial(type(self), lost=self.lost), (str(self),)  # so that it crosses from a worker process
 
 
 class EnvironmentFailure(EngineFailure):
@@ -73,7 +68,7 @@ class MissingExtra(UsageError):
         super().__init__(f"{what} needs the optional dependency group {extra!r}: pip install 'quell[{extra}]'")
         self.extra, self.what = extra, what
 
-    def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str]]:
+    def __reduce__(self) -> "tuple[type[MissingExtra], tuple[str, str]]":
         return MissingExtra, (self.extra, self.what)  # so that it crosses from a worker process
 
 

@@ -9,18 +9,16 @@ IQM, stratified bootstrap and probability of improvement follow Agarwal et al., 
 at the Edge of the Statistical Precipice" (2021).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from quell.errors import UsageError
+from quell.types import Array
 
-Array = NDArray[np.float64]
 Scores = Mapping[str, ArrayLike]
 
 
@@ -31,7 +29,7 @@ class MeanStd:
     mean: float
     std: float
 
-    def overlaps(self, other: MeanStd) -> bool:
+    def overlaps(self, other: "MeanStd") -> bool:
         """Whether [mean - std, mean + std] of the two share a point; an unknown std counts as none."""
         reach = sum(0 if math.isnan(r.std) else r.std for r in (self, other))
         return abs(self.mean - other.mean) <= reach
@@ -124,7 +122,7 @@ def probability_of_improvement(
         a, b = _seeds(x[task]), _seeds(y[task])
         wins = (1 + np.sign(a[:, None] - b)) / 2
         estimates.append(wins.mean())
-        times_a, times_b = (_times_drawn(rng, len(runs), resamples) for runs in (a, b))
+        times_a, times_b = (times_drawn(rng, len(runs), resamples) for runs in (a, b))
         resampled.append(((times_a @ wins) * times_b).sum(axis=1) / wins.size)
     return percentile_interval(float(np.mean(estimates)), np.mean(resampled, axis=0), level)
 
@@ -163,7 +161,7 @@ def _iqm(x: Array) -> Array:
     return np.asarray(np.sort(x, axis=-1)[..., cut : x.shape[-1] - cut].mean(axis=-1))
 
 
-def _times_drawn(rng: np.random.Generator, n: int, resamples: int) -> Array:
+def times_drawn(rng: np.random.Generator, n: int, resamples: int) -> Array:
     """Bootstrap resamples of n things, as how often each was drawn [resamples, n]."""
     return rng.multinomial(n, np.full(n, 1 / n), size=resamples).astype(float)
 

@@ -16,11 +16,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quell.errors import UsageError, require_memory
-
-Array = NDArray[np.float64]
+from quell.types import Array
 
 _CHUNK = 1 << 18  # numbers per simulated noise array: 2 MB, whatever the size of the question
 

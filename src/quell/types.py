@@ -1,7 +1,5 @@
 """The values that flow between the steps of an iteration: perturb -> rollout -> estimate -> update."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import dataclass
 from typing import Any
@@ -42,13 +40,13 @@ class Episodes:
     shared_noise: bool = False
 
     @staticmethod
-    def of_pairs(iteration: int, pairs: int, **facts: Any) -> Episodes:
+    def of_pairs(iteration: int, pairs: int, **facts: Any) -> "Episodes":
         """Both members of every pair, plus first: the order every array over members has."""
         members = tuple((pair, sign) for pair in range(pairs) for sign in (1, -1))
         return Episodes(iteration, members, **facts)
 
     @staticmethod
-    def unperturbed(iteration: int, episodes: int, stream: Stream, **facts: Any) -> Episodes:
+    def unperturbed(iteration: int, episodes: int, stream: Stream, **facts: Any) -> "Episodes":
         """Episodes of theta itself."""
         return Episodes(iteration, tuple((episode, 0) for episode in range(episodes)), stream, **facts)
 
@@ -88,7 +86,7 @@ class Rollouts:
     obs_sums: Array  # [n, 2, o] float64: sum and sum of squares of raw observations
     states: Array | None = None  # [n, states, o] float32, as the policy saw them, where they were asked for
 
-    def copied(self) -> Rollouts:
+    def copied(self) -> "Rollouts":
         """The same results in memory of their own: an engine reuses its arrays."""
         return copy.deepcopy(self)
 

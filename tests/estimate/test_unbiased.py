@@ -33,8 +33,8 @@ from quell.perturb.gcmc import Gcmc
 from quell.perturb.orthogonal import Orthogonal
 from quell.perturb.qmc import Qmc
 from quell.policy import Policy
-from quell.tasks.lqr import Lqr, linear_gradient, linear_return
-from quell.types import Batch, Episodes, Rollouts, Sums
+from quell.tasks.lqr import A, B, Lqr, Q, R, linear_return
+from quell.types import Array, Batch, Episodes, Rollouts, Sums
 
 PAIRS = 4000
 SIGMA = 0.3
@@ -124,6 +124,27 @@ def test_pg_at_theta_against_the_closed_form(gamma: float) -> None:
     exact = smoothed_gradient(THETA, 0.0, gamma, 6) / spread
     assert np.linalg.norm(error) < 0.1 * np.linalg.norm(exact)
     assert np.abs((mean - exact) / error).max() < 4.5
+
+
+def linear_gradient(task: Lqr, gain: Array, action_std: float, gamma: float = 1.0) -> tuple[Array, Array]:
+    """Exact policy gradient of J^gamma for u_t = -K x_t + s * N(0, I): (dJ/dK [3, 3], dJ/dlog s [3]).
+
+    With S_t = E[x_t x_t'] and the cost-to-go P_t = Q + K'RK + gamma (A-BK)' P_{t+1} (A-BK), P_T = 0:
+
+        dJ/dK = -2 sum_t gamma^t (R K - gamma B' P_{t+1} (A - B K)) S_t
+        dJ/dlog s_j = -2 s^2 sum_t gamma^t (R + gamma B' P_{t+1} B)_jj
+    """
+    closed, cost = A - B @ gain, Q + gain.T @ R @ gain
+    values = [np.zeros((3, 3))]  # P_T, P_{T-1}, ..., P_1
+    for _ in range(task.horizon - 1):
+        values.append(cost + gamma * closed.T @ values[-1] @ closed)
+    second = task.x0_std**2 * np.eye(3)
+    by_gain, by_log_std = np.zeros((3, 3)), np.zeros(3)
+    for t, value in enumerate(reversed(values)):
+        by_gain -= 2 * gamma**t * (R @ gain - gamma * B.T @ value @ closed) @ second
+        by_log_std -= 2 * action_std**2 * gamma**t * np.diag(R + gamma * B.T @ value @ B)
+        second = closed @ second @ closed.T + (task.noise**2 + action_std**2) * np.eye(3)
+    return by_gain, by_log_std
 
 
 @pytest.mark.parametrize("gamma", [0.8, 1.0])

@@ -18,8 +18,7 @@ import quell
 import quell.errors
 from quell import theory
 from quell.errors import MissingExtra
-from quell.figures.bars import improvement_bars
-from quell.figures.runs import curve_panels, curves
+from quell.figures.runs import curve_panels, curves, improvement_bars
 from quell.figures.style import LOOKS, looks, new_figure, on_common_steps, save
 from quell.figures.theory import SAMPLES, variance_against_rho
 from quell.figures.variance import variance_figure
@@ -61,7 +60,7 @@ def legend(figure: Any) -> list[str]:
 
 def test_importing_figures_does_not_import_matplotlib() -> None:
     code = (
-        "import sys, quell.figures.bars, quell.figures.runs, quell.figures.theory, quell.figures.variance;"
+        "import sys, quell.figures.runs, quell.figures.theory, quell.figures.variance;"
         "sys.exit('matplotlib' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from originals import CASES, CONTROL_SUITE, Case, ControlSuiteOriginal, every_case
 
-from quell.tasks.control_suite.quadruped_escape import RANGES
+from quell.tasks.control_suite.quadruped import RANGES
 
 STEPS = 150
 EPISODES = 2

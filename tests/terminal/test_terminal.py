@@ -11,10 +11,9 @@ import socket
 import pytest
 import rich.console
 
-from quell.terminal import campaign, counter, numbers, progress, stopping, tables
+from quell.terminal import campaign, numbers, progress, stopping, tables
 from quell.terminal.campaign import CampaignDisplay
-from quell.terminal.counter import Counter
-from quell.terminal.progress import Display
+from quell.terminal.progress import Counter, Display
 
 
 @pytest.fixture
@@ -25,7 +24,7 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     def console(stderr: bool = False, width: int = 160) -> rich.console.Console:
         return rich.console.Console(file=text, force_terminal=True, width=width)
 
-    for module in (progress, counter, tables):
+    for module in (progress, tables):
         monkeypatch.setattr(module, "Console", console)
     return text
 

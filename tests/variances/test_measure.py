@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -26,12 +27,10 @@ from quell.policy.network import Policy
 from quell.rollout import default_compute
 from quell.types import Batch, Episodes, State, Sums
 from quell.variances import Plan, study
-from quell.variances import session as session_module
 from quell.variances.fisher import Geometry
-from quell.variances.measure import Measurement, measure
+from quell.variances.measure import Measurement, Scale, Session, measure
 from quell.variances.points import find_point
 from quell.variances.rows import CV, Row, find_row, find_rows
-from quell.variances.session import Scale, Session
 from quell.variances.summary import summarise
 
 
@@ -68,7 +67,7 @@ def test_the_variance_is_that_of_the_pairs(found: Measurement) -> None:
 
 def test_any_number_of_workers_and_mapped_storage(monkeypatch: pytest.MonkeyPatch) -> None:
     first = run(["cv", "auto", "ortho"], iterations=3, warmup=2, workers=1)
-    monkeypatch.setattr(session_module, "IN_MEMORY", 0)
+    monkeypatch.setattr(importlib.import_module("quell.variances.measure"), "IN_MEMORY", 0)
     second = run(["cv", "auto", "ortho"], iterations=3, warmup=2, workers=2)
     assert isinstance(second.rows[0].gradients, np.memmap)
     for a, b in zip(first.rows, second.rows, strict=True):
@@ -109,7 +108,7 @@ def test_samplings_are_independent() -> None:
 
     def gradients(number: int) -> np.ndarray:
         session = Session(where, find_rows([], where.sigma), Scale(), number=number, compute=default_compute(1))
-        measured, facts = session.run(0, 40, lambda done: None)
+        measured, facts = session.run(0, 40, lambda *_: None)
         return np.stack([measured[0].gradients[:, 0], facts.returns.reshape(40, -1).mean(axis=1)])
 
     drawn = [directions(stream=Stream.MEASURE, block=(number,)) for number in range(3)]

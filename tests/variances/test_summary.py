@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from quell.stats import times_drawn
 from quell.variances.summary import (
+    RESAMPLES,
     Errors,
     Sample,
     compare,
     gram,
-    resamples,
     squared_bias,
     squared_mean,
     variance,
@@ -19,8 +20,8 @@ from quell.variances.summary import (
 
 
 def errors(own: np.ndarray, plain: np.ndarray, rng: np.random.Generator, *, paired: bool) -> Errors:
-    weights = resamples(len(plain), rng)
-    first = Sample(gram(own), weights if paired else resamples(len(own), rng))
+    weights = times_drawn(rng, len(plain), RESAMPLES)
+    first = Sample(gram(own), weights if paired else times_drawn(rng, len(own), RESAMPLES))
     second = Sample(gram(plain), weights)
     return compare(first, second, squared_bias(first, second, gram(own, plain), paired=paired))
 
@@ -53,7 +54,7 @@ def test_intervals_of_ratios_hold_the_truth() -> None:
 def test_resampled_variance_is_unbiased() -> None:
     rng = np.random.default_rng(2)
     matrix = gram(rng.standard_normal((15, 30)))
-    assert variances(matrix, resamples(15, rng)).mean() == pytest.approx(variance(matrix), rel=0.03)
+    assert variances(matrix, times_drawn(rng, 15, RESAMPLES)).mean() == pytest.approx(variance(matrix), rel=0.03)
 
 
 def test_squared_mean_is_free_of_noise() -> None:
@@ -65,7 +66,7 @@ def test_squared_mean_is_free_of_noise() -> None:
     assert abs(values.mean()) < 4 * values.std() / 20
     assert 4 * values.std() / 20 < 0.1 * 3, "a plain square would be 3"
     matrix = gram(samples[0] + 0.5)
-    once, again = squared_mean(matrix, np.ones((1, 10)))[0], squared_mean(matrix, resamples(10, rng))
+    once, again = squared_mean(matrix, np.ones((1, 10)))[0], squared_mean(matrix, times_drawn(rng, 10, RESAMPLES))
     assert again.mean() == pytest.approx(once, abs=4 * again.std() / np.sqrt(len(again)) + 0.05 * once)
 
 
@@ -88,8 +89,8 @@ def test_bias_is_measured(paired: bool, shift: float) -> None:
     for _ in range(60):
         plain = 2 * rng.standard_normal((40, 50)) + 1
         own = (0.3 * plain + 0.7 if paired else 1.0) + shift + 0.2 * rng.standard_normal((40, 50))
-        weights = resamples(40, rng)
-        first = Sample(gram(own), weights if paired else resamples(40, rng))
+        weights = times_drawn(rng, 40, RESAMPLES)
+        first = Sample(gram(own), weights if paired else times_drawn(rng, 40, RESAMPLES))
         values.append(squared_bias(first, Sample(gram(plain), weights), gram(own, plain), paired=paired)[0])
         found = errors(own, plain, rng, paired=paired)
         hits += found.bias.low <= 50 * shift**2 / 200 <= found.bias.high

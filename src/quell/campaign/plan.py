@@ -1,7 +1,5 @@
 """Which runs there are to do, how long each is, and where it leaves what."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -27,7 +25,7 @@ class Budget:
     own: tuple[tuple[str, int], ...] = ()
 
     @staticmethod
-    def parse(share: float, words: Sequence[str]) -> Budget:
+    def parse(share: float, words: Sequence[str]) -> "Budget":
         """`--budget 0.05`, or `--steps 1000000 dm-quadruped-escape=100000`."""
         if not (0 < share <= 1):
             raise UsageError(f"--budget is a share of the whole steps, above 0 and up to 1; got {share}")
@@ -106,7 +104,7 @@ class Job:
         return json.dumps({"config": to_dict(self.config), "episodes": self.episodes, **names, **paths})
 
     @staticmethod
-    def decode(text: str) -> Job:
+    def decode(text: str) -> "Job":
         facts = json.loads(text)
         runs, record = Path(facts["runs"]), Path(facts["record"])
         return Job(from_dict(facts["config"]), runs, record, facts["episodes"], facts["label"], facts["trust"])

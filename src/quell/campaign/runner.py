@@ -15,7 +15,9 @@ from typing import Any, Literal
 from quell.campaign.plan import STOPPED, Job
 from quell.rollout.cpu.crew import ONE_THREAD
 from quell.terminal.campaign import CampaignDisplay
-from quell.terminal.stopping import handled
+from quell.terminal.stopping import handled, handlers_kept
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True)
@@ -38,17 +40,14 @@ class Runner:
 
     def run(self, jobs: Sequence[Job]) -> list[Outcome]:
         """Outcomes in the order in which the runs ended."""
-        previous = self._catch_signals()
-        try:
-            with ThreadPoolExecutor(self.count) as pool, self.display, handled(lambda _: None, lambda _: None):
-                outcomes = []
-                for future in as_completed([pool.submit(self._one, job) for job in jobs]):
-                    outcomes.append(outcome := future.result())
-                    self.display.ended(outcome.job.title, outcome.status, outcome.message)
-                return outcomes
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
+        told = handled(lambda _: None, lambda _: None)
+        with handlers_kept(*SIGNALS), ThreadPoolExecutor(self.count) as pool, self.display, told:
+            self._catch_signals()
+            outcomes = []
+            for future in as_completed([pool.submit(self._one, job) for job in jobs]):
+                outcomes.append(outcome := future.result())
+                self.display.ended(outcome.job.title, outcome.status, outcome.message)
+            return outcomes
 
     def stop(self) -> None:
         """Ask every child to save and end; no further ones are started."""
@@ -59,16 +58,15 @@ class Runner:
                 assert child.stdin is not None
                 child.stdin.close()
 
-    def _catch_signals(self) -> dict[int, Any]:
+    def _catch_signals(self) -> None:
         def handle(number: int, frame: FrameType | None) -> None:
             if self._stopping:
                 for child in tuple(self._children):
                     child.kill()
             threading.Thread(target=self.stop).start()  # not here: the lock may be held by what was interrupted
 
-        if threading.current_thread() is not threading.main_thread():
-            return {}
-        return {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        for number in SIGNALS if threading.current_thread() is threading.main_thread() else ():
+            signal.signal(number, handle)
 
     def _one(self, job: Job) -> Outcome:
         child = self._start(job)

@@ -3,10 +3,15 @@
 import signal
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import tyro
 
 from quell import tasks, zoo
-from quell.api import Result
+from quell.api import Checkpoint, Result, load
+from quell.commands.arguments import UNSET
 from quell.errors import QuellError, UsageError
 from quell.runs import Run
 from quell.runs.find import newest
@@ -48,6 +53,21 @@ def run_horizon(arguments: list[str]) -> int | None:
             if not word.startswith("-"):
                 return Run.open(newest(zoo.located(word))[0]).config.horizon
     return None
+
+
+@dataclass(frozen=True)
+class OfRun:
+    """Flags of commands that act with a run's policy."""
+
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """A run folder, a folder with runs (then the newest), or zoo:NAME."""
+    checkpoint: Checkpoint = "newest"
+    """Whose policy: the newest, or that of the best evaluation so far."""
+    at: Annotated[int | None, UNSET] = None
+    """As of this iteration: from the newest checkpoint up to it."""
+
+    def load(self, env: Task | None) -> Result:
+        return load(find_run(self.run), at=self.at, checkpoint=self.checkpoint, env=env)
 
 
 def described(result: Result) -> str:

@@ -2,33 +2,25 @@
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-import tyro
 
-from quell.api import Checkpoint, evaluate, load
+from quell.api import evaluate
 from quell.commands.arguments import UNSET, parse
-from quell.commands.common import described, find_run, run_horizon, take_trusted
+from quell.commands.common import OfRun, described, run_horizon, take_trusted
 
 
 @dataclass(frozen=True)
-class Arguments:
+class Arguments(OfRun):
     """Play episodes with RUN's policy, unperturbed, on fresh randomness, and report the undiscounted returns."""
 
-    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """A run folder, a folder with runs (then the newest), or zoo:NAME."""
     episodes: int = 100
     """How many."""
     mean_action: bool = False
     """Act with the mean (most likely) action instead of sampling."""
     seed: int = 0
     """Of the episodes: other seeds, other episodes."""
-    checkpoint: Checkpoint = "newest"
-    """Whose policy: the newest, or that of the best evaluation so far."""
-    at: Annotated[int | None, UNSET] = None
-    """As of this iteration: from the newest checkpoint up to it."""
     workers: Annotated[int | None, UNSET] = None
     """Worker processes, by default one per core. Results do not depend on it."""
     json: bool = False
@@ -38,13 +30,9 @@ class Arguments:
 def main(arguments: list[str]) -> int:
     given, arguments = take_trusted(arguments, run_horizon(arguments))
     parsed = parse(Arguments, arguments, prog="quell eval")
-    result = load(find_run(parsed.run), at=parsed.at, checkpoint=parsed.checkpoint, env=given)
+    result = parsed.load(given)
     rollouts = evaluate(
-        result,
-        episodes=parsed.episodes,
-        mean_action=parsed.mean_action,
-        seed=parsed.seed,
-        workers=parsed.workers,
+        result, episodes=parsed.episodes, mean_action=parsed.mean_action, seed=parsed.seed, workers=parsed.workers
     )
     returns = rollouts.returns
     if parsed.json:

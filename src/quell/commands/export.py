@@ -3,35 +3,27 @@
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
 
-import tyro
-
-from quell.api import Checkpoint, load
 from quell.commands.arguments import parse
-from quell.commands.common import described, find_run, run_horizon, take_trusted
+from quell.commands.common import OfRun, described, run_horizon, take_trusted
 from quell.config import check_out
 from quell.errors import EXTRAS
 from quell.training.export import to_numpy, to_onnx
 
 
 @dataclass(frozen=True)
-class Arguments:
+class Arguments(OfRun):
     """Write RUN's policy, acting with its mean action, as files that need no quell: policy.npz with an act.py of a few
     lines, and policy.onnx where the extra onnx is installed."""
 
-    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """A run folder, a folder with runs (then the newest), or zoo:NAME."""
     out: Path = Path("policy")
     """Folder to write to."""
-    checkpoint: Checkpoint = "newest"
-    """Whose policy: the newest, or that of the best evaluation so far."""
 
 
 def main(arguments: list[str]) -> int:
     given, arguments = take_trusted(arguments, run_horizon(arguments))
     parsed = parse(Arguments, arguments, prog="quell export")
-    result = load(find_run(parsed.run), checkpoint=parsed.checkpoint, env=given)
+    result = parsed.load(given)
     check_out(parsed.out)
     written = to_numpy(result.policy, parsed.out)
     there = find_spec(EXTRAS["onnx"]) is not None

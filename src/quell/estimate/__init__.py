@@ -8,8 +8,6 @@ trajectories stay where they were made and only sums travel.
 Each estimator is a frozen dataclass in a file of its own that ends in `ESTIMATORS = [...]`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -54,7 +52,7 @@ class Rows:
         """What `terms` gets for one pair."""
         return {name: values[pair] for name, values in self.pairs.items()} | self.shared
 
-    def part(self, pairs: range) -> Rows:
+    def part(self, pairs: range) -> "Rows":
         """The rows of some consecutive pairs."""
         cut = slice(pairs.start, pairs.stop)
         return Rows({name: values[cut] for name, values in self.pairs.items()}, self.shared)

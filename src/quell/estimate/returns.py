@@ -101,11 +101,9 @@ def shaped_fitness(returns: Array, how: Shaping) -> Fitness:
 
 def centred_ranks(values: Array) -> Array:
     """Ranks scaled to [-1/2, 1/2], ties sharing their mean rank (Salimans et al., 2017)."""
-    if len(values) < 2:
-        return np.zeros(len(values))
-    _, position, count = np.unique(values, return_inverse=True, return_counts=True)
-    mean_rank = np.cumsum(count) - (count + 1) / 2
-    return (mean_rank / (len(values) - 1) - 0.5)[position]
+    from scipy.stats import rankdata
+
+    return np.asarray((rankdata(values) - 1) / (len(values) - 1) - 0.5) if len(values) > 1 else np.zeros(len(values))
 
 
 def shape(returns: Array, how: Shaping) -> tuple[Array, float]:

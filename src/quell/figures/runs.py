@@ -1,26 +1,26 @@
-"""Learning curves of runs."""
-
-from __future__ import annotations
+"""What runs came to: learning curves, and grouped bars of what they gained over the untrained policy."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from quell.figures.style import draw_band, looks, new_figure, on_common_steps, save, step_axis, style_axes
+from quell.figures.style import GREY, Look, draw_band, looks, new_figure, on_common_steps, save, step_axis, style_axes
 from quell.runs.record import Record
+from quell.stats import MeanStd
+from quell.types import Array
 
 if TYPE_CHECKING:
     from quell.api import Result
 
-Array = NDArray[Any]
 Panels = Mapping[str, Mapping[str, Sequence[Record]]]
 """Title -> method -> its runs."""
+SHOWN = (-1.0, 3.0)
+"""Range of the bars; those beyond carry their value."""
 
 
-def curves(groups: Mapping[str, Sequence[Result]], path: Path | str, *, title: str = "") -> None:
+def curves(groups: "Mapping[str, Sequence[Result]]", path: Path | str, *, title: str = "") -> None:
     """Learning curves (mean and standard deviation over seeds) and the gradient's variance, one colour per group."""
     figure = new_figure(9, 3.4)
     left, right = figure.subplots(1, 2)
@@ -112,7 +112,44 @@ def _panel(
         axes.set_ylim(max(bottom, min(starts) - span / 3), min(top, max(highest) + span / 20))
 
 
-def _series(results: Sequence[Result], metric: str) -> list[tuple[list[float], list[float]]]:
+def improvement_bars(tasks: Mapping[str, Mapping[str, MeanStd] | None], methods: Sequence[str], *paths: Path) -> None:
+    """(r - r_random) / (r_es - r_random) per task and method; None stands for a task on which ES did not learn."""
+    from matplotlib.patches import Patch
+
+    figure = new_figure(max(5.0, 0.56 * len(tasks) + 1.2), 3.6)
+    axes, used = figure.subplots(), looks(methods)
+    width = 0.8 / max(1, len(methods))
+    for place, values in enumerate(tasks.values()):
+        if values is None:
+            axes.text(place, 0.05, "ES did not\nimprove", ha="center", va="bottom", fontsize=7, rotation=90)
+            continue
+        for number, method in enumerate(methods):
+            if method in values:
+                _bar(axes, place + (number - (len(methods) - 1) / 2) * width, width, used[method], values[method])
+    axes.axhline(1, color=GREY, linewidth=0.8, linestyle="--")
+    axes.axhline(0, color=GREY, linewidth=0.8)
+    axes.set_xticks(range(len(tasks)), list(tasks), rotation=35, ha="right", fontsize=8)
+    axes.set(ylim=SHOWN, ylabel="(r − r_random) / (r_ES − r_random)")
+    style_axes(axes)
+    handles = [
+        Patch(facecolor=look.colour, edgecolor="white", hatch=look.hatch, label=name.upper())
+        for name, look in used.items()
+    ]
+    figure.legend(handles=handles, loc="outside upper center", ncols=6, frameon=False)
+    save(figure, *paths)
+
+
+def _bar(axes: Any, x: float, width: float, look: Look, value: MeanStd) -> None:
+    shown = float(np.clip(value.mean, *SHOWN))
+    axes.bar(x, shown, width, hatch=look.hatch, color=look.colour, edgecolor="white", linewidth=0.4)
+    if shown != value.mean:
+        inside = {"rotation": 90, "ha": "center", "va": "top" if shown > 0 else "bottom", "fontsize": 6}
+        axes.text(x, shown * 0.97, f"{value.mean:.3g}", **inside)
+    elif np.isfinite(value.std):
+        axes.errorbar(x, shown, value.std, color="0.2", linewidth=0.8, capsize=1.5, clip_on=True)
+
+
+def _series(results: "Sequence[Result]", metric: str) -> list[tuple[list[float], list[float]]]:
     """(steps, values) of a metric in each run that has it."""
     rows = [[row for row in result.history if row.get(metric) is not None] for result in results]
     return [([row["steps"] for row in run], [row[metric] for row in run]) for run in rows]

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from quell.config import check_file
 from quell.errors import require
+from quell.types import Array
 
-Array = NDArray[Any]
 DPI = 130
 PICTURES = (".png", ".svg", ".pdf")
 GREY = "0.4"

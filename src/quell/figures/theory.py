@@ -4,12 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quell import theory
 from quell.figures.style import LOOKS, new_figure, save, style_axes
+from quell.types import Array
 
-Array = NDArray[np.float64]
 DIM = 100
 SAMPLES = {5: "#DB9FC0", 25: "#CC79A7", 50: "#9B4A78", 100: "#5C2245"}
 """Number of directions -> ORTHO's colour, lighter or darker: readable without hue."""

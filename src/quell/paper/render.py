@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from quell.errors import UsageError, require
-from quell.figures.bars import improvement_bars
-from quell.figures.runs import curve_panels
+from quell.figures.runs import curve_panels, improvement_bars
 from quell.paper import formats
 from quell.paper.entries import ENTRIES, Entry
 from quell.paper.published import label

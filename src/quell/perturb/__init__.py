@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from quell.keys import Purpose
+from quell.keys import Purpose, generator
 from quell.registry import POSITIVE
 from quell.types import Array
 
@@ -27,10 +27,9 @@ class Draw:
     block: tuple[int, ...] = ()
     """Told apart beyond the purpose, such as several measurements at one point."""
 
-    @property
-    def key(self) -> tuple[int, Purpose, tuple[int, ...]]:
-        """For `quell.keys.generator(seed, purpose, *address)`; more of the address may follow."""
-        return self.seed, self.purpose, (self.iteration, *self.block)
+    def generator(self, *address: int) -> np.random.Generator:
+        """The randomness at an address within the iteration, such as a pair's number."""
+        return generator(self.seed, self.purpose, self.iteration, *self.block, *address)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from quell.keys import generator
 from quell.perturb import Directions, Draw
 from quell.types import Array
 
@@ -17,8 +16,7 @@ class Gaussian(Directions):
     name: ClassVar[str] = "gaussian"
 
     def plus(self, draw: Draw, pair: int) -> Array:
-        seed, purpose, address = draw.key
-        return generator(seed, purpose, *address, pair).standard_normal(draw.dim, dtype=np.float32)
+        return draw.generator(pair).standard_normal(draw.dim, dtype=np.float32)
 
 
 DIRECTIONS = [Gaussian]

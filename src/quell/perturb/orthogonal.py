@@ -9,7 +9,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from quell.keys import generator
 from quell.perturb import Directions, Draw
 from quell.types import Array
 
@@ -32,11 +31,10 @@ def orthogonal_rows(draw: Draw) -> Array:
     The Q factor of a Gaussian matrix, with R's diagonal made positive, is uniform on orthonormal frames; scaling its
     columns by independent chi_d lengths restores the Gaussian marginal.
     """
-    seed, purpose, address = draw.key
     rows = np.empty((draw.pairs, draw.dim), np.float32)
     for block, start in enumerate(range(0, draw.pairs, draw.dim)):
         count = min(draw.dim, draw.pairs - start)
-        rng = generator(seed, purpose, *address, block)
+        rng = draw.generator(block)
         q, r = np.linalg.qr(rng.standard_normal((draw.dim, count)))
         lengths = np.sqrt(rng.chisquare(draw.dim, count))
         rows[start : start + count] = (q * (np.sign(np.diag(r)) * lengths)).T

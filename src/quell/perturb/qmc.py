@@ -13,7 +13,6 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from quell.keys import generator
 from quell.perturb import Directions, Draw
 from quell.types import Array
 
@@ -33,8 +32,7 @@ class Qmc(Directions):
 
         point = halton(draw.iteration * draw.pairs + pair + 1, draw.dim)  # point 0 is the origin, at -infinity
         if self.shift:
-            seed, purpose, address = draw.key
-            point = (point + generator(seed, purpose, *address).random(draw.dim)) % 1.0
+            point = (point + draw.generator().random(draw.dim)) % 1.0
         tiny = 2.0**-53  # a shifted coordinate can land on 0
         return np.asarray(ndtri(np.clip(point, tiny, 1 - tiny)).astype(np.float32))
 

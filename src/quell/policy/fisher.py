@@ -14,8 +14,6 @@ form is exact where a layer's h and g are independent; in a policy of one layer,
 Sums over states are additive, so shards, threads or episodes may each make theirs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -95,7 +93,7 @@ class Metric:
     damping: float
 
     @staticmethod
-    def of(policy: Policy, sums: Sums, damping: float = DAMPING) -> Metric:
+    def of(policy: Policy, sums: Sums, damping: float = DAMPING) -> "Metric":
         """From `factors`, summed over as many states as there are; `damping` is added to every eigenvalue."""
         count = max(float(sums["count"]), 1.0)
         blocks = []

@@ -1,7 +1,5 @@
 """Running statistics of observations, for policies that normalise what they see."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,10 +16,10 @@ class ObsStats:
     squares: Array
 
     @staticmethod
-    def empty(size: int) -> ObsStats:
+    def empty(size: int) -> "ObsStats":
         return ObsStats(0.0, np.zeros(size), np.zeros(size))
 
-    def add(self, obs_sums: Array, steps: Array) -> ObsStats:
+    def add(self, obs_sums: Array, steps: Array) -> "ObsStats":
         """Include episodes given by their sums [n, 2, o], added in member order; non-finite ones are left out."""
         good = np.isfinite(obs_sums).all(axis=(1, 2))
         summed = obs_sums[good].sum(axis=0)

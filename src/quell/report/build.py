@@ -76,20 +76,9 @@ def _poster(path: Path) -> str:
         from imageio_ffmpeg import get_ffmpeg_exe
     except ImportError:
         return ""
-    take = [
-        "-i",
-        f"file:{path.resolve()}",
-        "-vf",
-        "thumbnail=25",
-        "-frames:v",
-        "1",
-        "-c:v",
-        "mjpeg",
-        "-f",
-        "image2pipe",
-        "-",
-    ]
-    picture = subprocess.run([get_ffmpeg_exe(), "-loglevel", "quiet", "-nostdin", *take], capture_output=True).stdout
+    read = [get_ffmpeg_exe(), *["-loglevel", "quiet", "-nostdin", "-i"], f"file:{path.resolve()}"]
+    take = ["-vf", "thumbnail=25", "-frames:v", "1", "-c:v", "mjpeg", "-f", "image2pipe", "-"]
+    picture = subprocess.run([*read, *take], capture_output=True).stdout
     return _inline(picture, "image/jpeg") if picture else ""
 
 

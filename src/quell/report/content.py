@@ -10,7 +10,7 @@ from quell.figures.style import BLACK, LOOKS, variants
 from quell.report.series import Series, against, setting_text, told_apart
 from quell.report.sources import Sources
 from quell.runs.find import Standing
-from quell.runs.record import NO_REWARD, Record
+from quell.runs.record import NO_REWARD
 from quell.stats import Interval
 from quell.terminal import numbers
 
@@ -34,7 +34,7 @@ def chart_data(sources: Sources, series: Sequence[Series], labels: Labels) -> di
                 "group": groups.index(one.group),
                 "task": one.task,
                 "method": one.method,
-                "runs": list(map(_curve, one.runs)),
+                "runs": [{"seed": run.config.seed, **{name: run.curve[name] for name in CURVE}} for run in one.runs],
             }
             for one in series
         ],
@@ -163,10 +163,6 @@ def _settings(own: Sequence[Series]) -> list[tuple[str, str]]:
     return [("tasks", ", ".join(configs)), ("seeds", ", ".join(map(str, seeds))), *shown]
 
 
-def _curve(run: Record) -> dict[str, Any]:
-    return {"seed": run.config.seed, **{name: run.curve[name] for name in CURVE}}
-
-
 def _score(values: list[float]) -> str:
     return numbers.score(float(np.mean(values))) if values else "–"
 
@@ -193,7 +189,8 @@ def _variances(measurements: Sequence[dict[str, Any]], labels: Labels) -> list[d
     """Every measurement's ratios to ES with their intervals, under a title that no other has."""
     same: dict[str, list[dict[str, Any]]] = {}
     for one in measurements:
-        same.setdefault(f"{labels.get(one['task'], one['task'])}, {_policy(one)}", []).append(one)
+        policy = "untrained" if one["at"] == "init" else "trained"
+        same.setdefault(f"{labels.get(one['task'], one['task'])}, {policy}", []).append(one)
     found = []
     for name, own in same.items():
         differing = told_apart([_facts(one) for one in own])
@@ -209,10 +206,6 @@ def _variances(measurements: Sequence[dict[str, Any]], labels: Labels) -> list[d
                 }
             )
     return found
-
-
-def _policy(one: Mapping[str, Any]) -> str:
-    return "untrained" if one["at"] == "init" else "trained"
 
 
 def _facts(one: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,10 +5,8 @@ cpu        processes on this machine
 cluster    Ray
 """
 
-from __future__ import annotations
-
 import os
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from quell.estimate import Estimator, Problem, Rows
 from quell.policy.normalise import ObsStats
@@ -26,12 +24,15 @@ class Engine(Protocol):
 
     def metrics(self) -> dict[str, float]:
         """What there is to log about the engine itself."""
+        return {}
 
     def close(self) -> None: ...
 
-    def __enter__(self) -> Engine: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(self, *_: object) -> None: ...
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class Compute(Protocol):

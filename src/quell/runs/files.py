@@ -15,17 +15,7 @@ SMALL, LARGE, HUGE = 1 << 20, 1 << 28, 1 << 32
 HOLLOW = 1 << 24  # bytes from which on a file has to be made of something: a sparse one costs its sender nothing
 SCHEMA = 1
 """Of what a run folder holds. It is raised when an older quell would misread what is written."""
-MALFORMED = (
-    OSError,
-    ValueError,
-    TypeError,
-    KeyError,
-    AttributeError,
-    IndexError,
-    OverflowError,
-    RecursionError,
-    QuellError,
-)
+MALFORMED = (OSError, ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError, QuellError)
 """What reading a file that somebody made up may raise."""
 _CAREFULLY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 

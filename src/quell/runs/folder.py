@@ -4,8 +4,6 @@ runs/<task>/<method>/<seed>-<time>/
     config.json  versions.json  metrics.jsonl  metrics.csv  checkpoints/  tensorboard/  lock
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os
@@ -16,7 +14,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from quell.config import Config, changed, check_out, check_run_name, from_dict, replace, to_dict
@@ -29,13 +26,7 @@ LEFTOVERS = [
     f".{name}.tmp" for name in ("config.json", "versions.json", "metrics.jsonl", "metrics.csv", "forked-from.txt")
 ]
 FREE_TO_CHANGE = (
-    "steps",
-    "target",
-    "eval_every",
-    "eval_episodes",
-    "checkpoint_every",
-    "keep_checkpoints",
-    "max_trouble",
+    *("steps", "target", "max_trouble", "eval_every", "eval_episodes", "checkpoint_every", "keep_checkpoints"),
 )
 """Settings that a resumed run may change: they do not alter the iterations already made."""
 _COMPONENT = re.compile(r"[^./\0][^/\0]{0,199}")
@@ -49,7 +40,7 @@ class Run:
         self._lock: int | None = None
 
     @staticmethod
-    def create(config: Config, out: Path, name: str | None = None) -> Run:
+    def create(config: Config, out: Path, name: str | None = None) -> "Run":
         """Make and lock a new folder for a config."""
         if name is not None:
             check_run_name(name)
@@ -78,7 +69,7 @@ class Run:
         return run
 
     @staticmethod
-    def open(path: Path | str) -> Run:
+    def open(path: Path | str) -> "Run":
         """An existing run folder."""
         run = Run(Path(path))
         if not (run.path / "config.json").is_file():
@@ -111,10 +102,10 @@ class Run:
             os.close(self._lock)
             self._lock = None
 
-    def __enter__(self) -> Run:
+    def __enter__(self) -> "Run":
         return self
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def remove_if_never_begun(self) -> None:
@@ -127,7 +118,7 @@ class Run:
         facts = {"schema": files.SCHEMA, **to_dict(config)}
         write_atomically(self.path / "config.json", json.dumps(facts, indent=1).encode())
 
-    def fork(self, config: Config) -> Run:
+    def fork(self, config: Config) -> "Run":
         """A new, locked folder beside this one with its checkpoints and metrics, but another config."""
         here = self.path.resolve()
         own = here.parent.name == self.config.method and here.parent.parent.name == folder_name(self.config.task)

@@ -83,7 +83,7 @@ class MetricsWriter:
     def write(self, row: Mapping[str, float]) -> None:
         unknown = row.keys() - METRICS.keys()
         assert not unknown, f"metrics without a definition: {sorted(unknown)}"
-        numbers = {name: _json_number(value) for name, value in row.items()}
+        numbers = {name: value if math.isfinite(value) else None for name, value in row.items()}  # JSON has no NaN
         for file, line in zip(self._files, (json.dumps(numbers) + "\n", _as_csv(numbers)), strict=True):
             file.write(line)
         try:
@@ -165,11 +165,6 @@ class Board:
 
     def close(self) -> None:
         self._writer.close()
-
-
-def _json_number(value: float) -> float | None:
-    """JSON has no NaN or infinity: they become null."""
-    return value if math.isfinite(value) else None
 
 
 def _as_csv(row: Mapping[str, float | None]) -> str:

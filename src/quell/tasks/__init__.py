@@ -11,7 +11,7 @@ from dataclasses import fields
 from typing import Any
 
 from quell.errors import UsageError, did_you_mean
-from quell.registry import check, plain
+from quell.registry import check, whole
 from quell.tasks.base import MujocoTask, Simulator, Task
 from quell.tasks.foreign.gym import from_env, trusted
 
@@ -41,9 +41,7 @@ def get(name: str, **settings: Any) -> Task:
     `gym:ID` and `envpool:ID` name any environment those libraries know; settings other than horizon go to it.
     """
     if "horizon" in settings:
-        settings["horizon"] = horizon = plain(settings["horizon"], whole=True)
-        if not (isinstance(horizon, int) and horizon > 0):
-            raise UsageError(f"`horizon={horizon!r}` must be a positive whole number")
+        settings["horizon"] = whole("horizon", settings["horizon"], least=1)
     for prefix, module in FOREIGN.items():
         if name.startswith(prefix):
             return importlib.import_module(f"{__name__}.{module}").from_id(name.removeprefix(prefix), **settings)

@@ -1,7 +1,5 @@
 """Tasks whose physics is array functions too, and their simulator."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -55,7 +53,7 @@ class ArrayTask(Task):
         """The first member as a picture, back to front; empty if there is none."""
         return []
 
-    def simulator(self, members: int) -> ArraySimulator:
+    def simulator(self, members: int) -> "ArraySimulator":
         return ArraySimulator(self)
 
 

@@ -1,7 +1,5 @@
 """What a task is: sizes, a horizon, and a simulator that steps several members in lockstep."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -87,7 +85,7 @@ class Task(Facts):
     def simulator(self, members: int) -> Simulator:
         raise NotImplementedError
 
-    def filmed(self) -> Task:
+    def filmed(self) -> "Task":
         """The same task, with simulators that can draw themselves if they ever can."""
         return self
 
@@ -154,11 +152,11 @@ class MujocoTask(Task):
         """(qpos [nq], qvel [nv]) at which the episode of these draws starts."""
         raise NotImplementedError
 
-    def terrain(self, draws: Draws) -> Terrain | None:
+    def terrain(self, draws: Draws) -> "Terrain | None":
         """The ground on which the episode of these draws plays, where it has its own."""
         return None
 
-    def look(self, terrain: Terrain, site_xpos: Array, site_xmat: Array, sensordata: Array) -> None:
+    def look(self, terrain: "Terrain", site_xpos: Array, site_xmat: Array, sensordata: Array) -> None:
         """Write into `sensordata` what the range finders see of `unseen_geom`."""
 
     def observe(self, xp: Any, state: State) -> Any:

@@ -31,9 +31,8 @@ class Member:
             step = step_in_sync_sensing_once if task.sensors_once else step_in_sync
         elif task.contact_forces:
             step = step_with_contact_forces
-        self._step = partial(
-            step, model, data, task.frame_skip
-        )  # bound once: a lookup per step would show in the speed
+        # Bound once: a lookup per step would show in the speed.
+        self._step = partial(step, model, data, task.frame_skip)
         self.advance = self._step if task.unseen_geom is None else self._step_and_look
         """One environment step of physics."""
 
@@ -72,11 +71,6 @@ class Member:
         """Range finders look through what is transparent; a picture must not."""
         if self.task.unseen_geom is not None:
             self.model.geom_rgba[self.task.unseen_geom, 3] = float(shown)
-
-
-def start(task: MujocoTask, model: Any, data: Any, rng: np.random.Generator) -> None:
-    """Bring `data` to the start of a new episode."""
-    Member(task, model, data).start(rng)
 
 
 def step_with_contact_forces(model: Any, data: Any, count: int) -> None:

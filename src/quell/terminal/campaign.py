@@ -1,7 +1,5 @@
 """One display for many runs: a live bar with the runs at work on a terminal, a line per finished run elsewhere."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import time
@@ -29,7 +27,7 @@ class CampaignDisplay:
         self._bars: Bars | None = None
         self._rows: dict[str, TaskID] = {}
 
-    def __enter__(self) -> CampaignDisplay:
+    def __enter__(self) -> "CampaignDisplay":
         if not self.plain:
             self._bars = bars("{task.description}")
             self._overall = self._bars.add_task("[bold]all runs", total=self._total, facts="starting")

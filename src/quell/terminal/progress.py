@@ -1,24 +1,21 @@
-"""What a person sees while a run goes on, and how they stop it."""
-
-from __future__ import annotations
+"""What a person sees while a run or a measurement goes on, and how they stop a run."""
 
 import math
-import signal
 import sys
 import threading
 import time
-from contextlib import ExitStack, redirect_stderr
+from contextlib import ExitStack, redirect_stderr, suppress
 from types import FrameType
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TextColumn
 from rich.progress import Progress as Bars
+from rich.status import Status
 from rich.table import Column
 
 from quell.terminal import stopping
 from quell.terminal.numbers import clock
-from quell.terminal.stopping import ENDING
 from quell.terminal.streams import Steady, say
 from quell.training.callbacks import Callback
 
@@ -53,16 +50,12 @@ class Display(Callback):
         self._eval: float | None = None
         self._ratios: list[float] = []
         self._bar: Bars | None = None
-        self._previous: dict[int, Any] = {}
         self._around = ExitStack()
 
-    def __enter__(self) -> Display:
-        for number in ENDING:
-            try:
-                if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
-                    self._previous[number] = signal.signal(number, self._on_signal)
-            except ValueError:  # not the main thread: the application owns its signals
-                break
+    def __enter__(self) -> "Display":
+        self._around.enter_context(stopping.handlers_kept(*stopping.ENDING))
+        with suppress(ValueError):  # not the main thread: the application owns its signals
+            stopping.handle_endings(self._on_signal)
         self._around.enter_context(stopping.handled(self._announce))
         self._around.enter_context(redirect_stderr(Steady(sys.stderr)))
         if not self.plain:
@@ -75,8 +68,6 @@ class Display(Callback):
         if self._bar is not None:
             self._bar.stop()
         self._around.close()
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if not self.stop_requested:
@@ -143,3 +134,24 @@ def bars(title: str, *columns: ProgressColumn) -> Bars:
     share = BarColumn(bar_width=24 if console.width >= WIDE else 8), TextColumn("{task.percentage:>3.0f}%")
     facts = TextColumn("{task.fields[facts]}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"))
     return Bars(TextColumn(title), *share, *columns, facts, console=console, expand=True)
+
+
+class Counter:
+    """One line that counts, on a terminal: `with Counter() as tell: tell("episodes", 3, 40)`"""
+
+    def __init__(self, *, plain: bool | None = None) -> None:
+        self.plain = not sys.stderr.isatty() if plain is None else plain
+        self._line = Status("", console=Console(stderr=True))
+
+    def __enter__(self) -> "Counter":
+        if not self.plain:
+            self._line.start()
+        return self
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        if not self.plain:
+            self._line.update(f"{what}: {done} of {total}")
+
+    def __exit__(self, *_: object) -> None:
+        if not self.plain:
+            self._line.stop()

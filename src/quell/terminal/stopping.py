@@ -64,6 +64,18 @@ def begun(folder: Path) -> None:
 
 
 @contextmanager
+def handlers_kept(*numbers: int) -> Iterator[None]:
+    """While it lasts, handlers may be replaced; then they are what they were. Only the main thread may do either."""
+    main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.getsignal(number) for number in numbers} if main else {}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
 def handled(first: Callable[[int], object], second: Callable[[int], object] = end) -> Iterator[None]:
     """While it lasts, this is what signals lead to, besides the handlers that the program has in Python."""
     if listener is not None:
@@ -73,6 +85,12 @@ def handled(first: Callable[[int], object], second: Callable[[int], object] = en
     finally:
         if listener is not None:
             listener.first = listener.second = end
+
+
+def handle_endings(handler: Callable[[int, FrameType | None], object]) -> None:
+    for number in ENDING:
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -85,15 +103,11 @@ def heard() -> Iterator[None]:
     thread = threading.Thread(target=listener.listen, args=(ears,), daemon=True)
     thread.start()
     signal.set_wakeup_fd(mouth.fileno(), warn_on_full_buffer=False)
-    before = {number: signal.getsignal(number) for number in ENDING}
-    for number in ENDING:
-        if number != signal.SIGHUP or before[number] != signal.SIG_IGN:  # as nohup has it
-            signal.signal(number, end)
     try:
-        yield
+        with handlers_kept(*ENDING):
+            handle_endings(end)
+            yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         signal.set_wakeup_fd(-1)
         mouth.close()
         thread.join()

@@ -1,7 +1,5 @@
 """What looks on while a run goes on, and may stop it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 
@@ -20,7 +18,7 @@ class Callback:
     def on_evaluation(self, row: dict[str, Any]) -> None:
         """Called after `on_iteration` where the row has an evaluation (`eval/...`)."""
 
-    def __enter__(self) -> Callback:
+    def __enter__(self) -> "Callback":
         """The run begins."""
         return self
 

@@ -1,7 +1,5 @@
 """Other people's experiment trackers, as callbacks: `--log wandb`, `--log mlflow`. Both draw over environment steps."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import time
@@ -36,7 +34,7 @@ class Wandb(Logger):
 
     name = "wandb"
 
-    def __enter__(self) -> Wandb:
+    def __enter__(self) -> "Wandb":
         import wandb
 
         known = hashlib.sha256(str(self.folder).encode()).hexdigest()[:16]
@@ -69,7 +67,7 @@ class Mlflow(Logger):
 
     name = "mlflow"
 
-    def __enter__(self) -> Mlflow:
+    def __enter__(self) -> "Mlflow":
         import mlflow
 
         try:

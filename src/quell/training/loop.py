@@ -3,6 +3,7 @@
 import math
 import warnings
 from collections.abc import Sequence
+from contextlib import closing
 
 from quell.config import Config
 from quell.errors import EngineFailure, QuellError, TroubleError
@@ -33,17 +34,11 @@ def run_training(
     saved = checkpoint.load_newest(run.checkpoints) if resume else None
     state = TrainState.from_checkpoint(config, make_problem(config, task), *saved) if saved else None
     writer = MetricsWriter(run.path, after=state.iteration if state else 0)  # whatever is wrong with it is told first
-    try:
-        trainer = Trainer(config, compute, task)
-        try:
-            if state is None:
-                state = trainer.initial_state()
-                _save(run, state, config)
-            return _loop(trainer, state, run, writer, callbacks)
-        finally:
-            trainer.close()
-    finally:
-        writer.close()
+    with closing(writer), closing(Trainer(config, compute, task)) as trainer:
+        if state is None:
+            state = trainer.initial_state()
+            _save(run, state, config)
+        return _loop(trainer, state, run, writer, callbacks)
 
 
 def _loop(

@@ -1,7 +1,5 @@
 """All that changes during a run, and so all that a checkpoint holds."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -52,7 +50,7 @@ class TrainState:
     best: Best | None = None
     """None before the first evaluation."""
 
-    def judged(self, score: float) -> TrainState:
+    def judged(self, score: float) -> "TrainState":
         """With this policy as the best if its score is; the newest of equals."""
         if not np.isfinite(score) or (self.best is not None and score < self.best.score):
             return self
@@ -81,7 +79,7 @@ class TrainState:
     @staticmethod
     def from_checkpoint(
         config: Config, problem: Problem, arrays: dict[str, Array], facts: dict[str, Any]
-    ) -> TrainState:
+    ) -> "TrainState":
         theta, obs = learned(problem.policy, arrays, facts)
         memory = {name.removeprefix("estimator."): a for name, a in arrays.items() if name.startswith("estimator.")}
         fresh = config.estimator.init(problem)

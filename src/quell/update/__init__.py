@@ -59,12 +59,14 @@ class Step(Protocol):
     @property
     def states(self) -> int:
         """States of each episode that it wants to look at."""
+        return 0
 
     def init(self, policy: Policy, theta: Array) -> Any:
         """Its state before the first step: any tree of arrays."""
 
     def metric(self, policy: Policy, state: Any) -> Metric | None:
         """What the noise of a gradient should be measured in for this step; None for the parameters themselves."""
+        return None
 
     def step(self, theta: Array, gradient: Array, state: Any, context: Context) -> tuple[Array, Any, Metrics]:
         """The next theta and state, and what is worth knowing of the step."""

@@ -11,13 +11,13 @@ from quell.errors import UsageError
 from quell.policy.network import Policy
 from quell.registry import COUNT, NO_SETTING, POSITIVE, Range
 from quell.types import Array, Metrics
-from quell.update import Context, Schedule, scheduled
+from quell.update import Context, Schedule, Step, scheduled
 
 DECAY = Range(low=0, below=1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class FirstOrder:
+class FirstOrder(Step):
     """What the rules below share."""
 
     lr: Annotated[float, COUNT] = 0.01
@@ -30,7 +30,6 @@ class FirstOrder:
     name: ClassVar[str]
     rule: ClassVar[str]
     """What optax calls it; its arguments are the fields that are not shared."""
-    states: ClassVar[int] = 0
 
     def transform(self) -> Any:
         """The optax.GradientTransformation, without its learning rate."""
@@ -42,9 +41,6 @@ class FirstOrder:
 
     def init(self, policy: Policy, theta: Array) -> Any:
         return self.transform().init(theta)
-
-    def metric(self, policy: Policy, state: Any) -> None:
-        return None
 
     def step(self, theta: Array, gradient: Array, state: Any, context: Context) -> tuple[Array, Any, Metrics]:
         rate = scheduled(self.lr, self.schedule, context.steps, context.budget)
@@ -112,7 +108,7 @@ class Sign(FirstOrder):
 
 
 @dataclass(frozen=True)
-class OwnOptax:
+class OwnOptax(Step):
     """An optax.GradientTransformation of the user's, as `quell.train(..., step=optax.adam(0.01))` takes it.
 
     optax's optimisers descend: they are given the gradient's negative.
@@ -121,16 +117,12 @@ class OwnOptax:
     given: Any = field(metadata=NO_SETTING)
 
     name: ClassVar[str] = "optax"
-    states: ClassVar[int] = 0
 
     def transform(self) -> Any:
         return self.given
 
     def init(self, policy: Policy, theta: Array) -> Any:
         return self.given.init(theta)
-
-    def metric(self, policy: Policy, state: Any) -> None:
-        return None
 
     def step(self, theta: Array, gradient: Array, state: Any, context: Context) -> tuple[Array, Any, Metrics]:
         update, state = _compiled(self)(-gradient, state, theta)

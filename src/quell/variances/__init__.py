@@ -3,7 +3,6 @@
 points     where: a task, theta, and the settings it is measured with
 rows       what: estimators with their directions, by name or as objects
 measure    how: repeat whole iterations at the paper's N, every estimator on the same episodes
-session    the episodes of one kind of directions, and the gradients made of them
 summary    variance, bias, their sum, signal, with intervals
 fisher     the metrics in which they are measured: of the parameters, the policy, the natural step
 gain       what a step along an estimate is worth
@@ -14,7 +13,6 @@ are drawn jointly (a Halton sequence: 55 to 85 times too small).
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +25,7 @@ from quell.errors import UsageError
 from quell.estimate import Estimator
 from quell.rollout import Compute
 from quell.tasks.base import Task
-from quell.terminal.counter import Counter
+from quell.terminal.progress import Counter
 from quell.variances.fisher import geometry
 from quell.variances.gain import Kind, gains, parse_step
 from quell.variances.measure import Tell, measure
@@ -110,11 +108,11 @@ def variance(
         gain_episodes=registry.whole("gain_episodes", gain_episodes),
     )
     point = find_point(task, at, preset=preset, seed=seed, settings=settings or {})
-    with Counter() if progress else nullcontext() as tell:
+    with Counter(plain=None if progress else True) as tell:
         return study(point, plan, compute=compute, tell=tell)
 
 
-def study(point: Point, plan: Plan, *, compute: Compute, tell: Tell | None = None) -> Report:
+def study(point: Point, plan: Plan, *, compute: Compute, tell: Tell = lambda *_: None) -> Report:
     """Everything a plan asks for at one point."""
     batch = point.config.pairs
     plan.check(batch)

@@ -72,7 +72,7 @@ def gains(
     episodes: int,
     *,
     compute: Compute,
-    tell: Tell | None = None,
+    tell: Tell = lambda *_: None,
 ) -> list[Gain]:
     """The gain of each kind of step along the first `estimates` gradients of each row."""
     point = measurement.point
@@ -90,7 +90,6 @@ def gains(
                 name, kind, size = job
                 moved = point.theta + step(kind, size, measurement.find(name).gradients[m], geometry)
                 changes[job][m] = mean_return(moved, m) - before
-            if tell is not None:
-                tell("steps", m + 1, estimates)
+            tell("steps", m + 1, estimates)
     over_es = {job: own - changes.get(("es", *job[1:]), np.full(estimates, np.nan)) for job, own in changes.items()}
     return [Gain(*job, gain=t_interval(changes[job]), over_es=t_interval(over_es[job])) for job in jobs]

@@ -1,7 +1,5 @@
 """What is measured: estimators with their directions, by name or as objects."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -91,7 +89,7 @@ class Row:
     def learns(self) -> bool:
         return type(self.estimator) is not Score
 
-    def at(self, sigma: float) -> Row:
+    def at(self, sigma: float) -> "Row":
         """The row with its directions in place."""
         if self.directions is not None:
             return self

@@ -20,11 +20,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from quell.estimate.control_variate import ControlVariate
-from quell.stats import Interval, percentile_interval
+from quell.stats import Interval, percentile_interval, times_drawn
 from quell.types import Array
 from quell.variances.fisher import METRICS, Geometry
-from quell.variances.measure import Measurement
-from quell.variances.session import Measured
+from quell.variances.measure import Measured, Measurement
 
 Layout = Mapping[str, tuple[slice, tuple[int, ...]]]
 Weights = Mapping[tuple[object, bool], Array]
@@ -41,10 +40,8 @@ class Bias:
     """z-score along the gradient's direction (as the warm-up estimated it)."""
     layers: dict[str, float]
     """layer -> z-score along the gradient's part in that layer."""
-    coordinate: float
-    """Largest |z| of any coordinate. Of a thousand, one in sixteen unbiased estimators has one above 4; hence p."""
     p: float
-    """Probability of one at least so large without bias, in any coordinate (Bonferroni, t distribution)."""
+    """Probability of a |z| as large as the largest of all coordinates, in any of them, without bias (Bonferroni)."""
 
     @property
     def worst(self) -> float:
@@ -76,8 +73,6 @@ class Summary:
     """Metric (see quell.variances.fisher) -> variance, bias and their sum."""
     cosine: Interval
     bias: Bias
-    signal: dict[str, float]
-    """layer -> squared norm of the gradient / variance of one estimate, in that layer (NaN: nothing measurable)."""
     share: dict[str, float]
     """layer -> its share of the estimator's variance."""
     eta: dict[str, float]
@@ -126,7 +121,7 @@ def summarise(
     """A summary of every row, in every metric (without a geometry: in that of the parameters)."""
     es, truth = measurement.find("es"), measurement.find(reference)
     samplings = {row.row.sampling: len(row.gradients) for row in measurement.rows}
-    weights = {sampling: resamples(count, rng) for sampling, count in samplings.items()}
+    weights = {sampling: times_drawn(rng, count, RESAMPLES) for sampling, count in samplings.items()}
     metrics = METRICS if geometry else ["parameters"]
     errors = {name: _errors(measurement, geometry, name, weights, truth) for name in metrics}
     best = min(measurement.rows, key=lambda row: errors["parameters"][row.row.name].variance.value)
@@ -138,7 +133,7 @@ def summarise(
             metrics={name: of_rows[row.row.name] for name, of_rows in errors.items()},
             cosine=cosines(row, best, weights[row.row.sampling]),
             bias=bias(row, truth, direction, layout),
-            **_layers(row, layout),
+            share=_share(row, layout),
             eta=coefficients(row),
             seconds=row.seconds,
             pace=(played + row.seconds) / (played + es.seconds),
@@ -216,11 +211,6 @@ def squared_mean(matrix: Array, weights: Array) -> Array:
         return np.asarray(_form(others, weights, weights) / (len(matrix) ** 2 - np.square(weights).sum(axis=1)))
 
 
-def resamples(count: int, rng: np.random.Generator) -> Array:
-    """Counts [RESAMPLES, count] of draws with replacement."""
-    return rng.multinomial(count, np.full(count, 1 / count), RESAMPLES).astype(np.float64)
-
-
 def gram(gradients: Array, others: Array | None = None) -> Array:
     """g_m . h_n in float64, a slice of coordinates at a time; h is g unless given."""
     total = np.zeros((len(gradients), len(gradients if others is None else others)))
@@ -264,7 +254,7 @@ def bias(row: Measured, truth: Measured, direction: Array, layout: Layout) -> Bi
     from scipy.stats import norm, t
 
     if row is truth:
-        return Bias(0.0, dict.fromkeys(layout, 0.0), 0.0, 1.0)
+        return Bias(0.0, dict.fromkeys(layout, 0.0), 1.0)
     paired = row.row.sampling == truth.row.sampling
     count, dim = row.gradients.shape
 
@@ -274,12 +264,10 @@ def bias(row: Measured, truth: Measured, direction: Array, layout: Layout) -> Bi
         mean = values.mean(axis=0) - plain.mean(axis=0)
         return np.asarray(mean / np.where(square > 0, np.sqrt(square), np.inf))
 
-    def projected(where: slice) -> float:
-        return as_normal(float(z(*((one.gradients[:, where] @ direction[where])[:, None] for one in (row, truth)))[0]))
-
     freedom = count - 1 + (0 if paired else len(truth.gradients) - 1)
 
-    def as_normal(value: float) -> float:
+    def projected(where: slice) -> float:
+        value = float(z(*((one.gradients[:, where] @ direction[where])[:, None] for one in (row, truth)))[0])
         return float(np.copysign(norm.isf(t.sf(abs(value), freedom)), value))
 
     largest = 0.0
@@ -289,7 +277,7 @@ def bias(row: Measured, truth: Measured, direction: Array, layout: Layout) -> Bi
         largest = max(largest, float(np.abs(each).max()))
     p = min(1.0, 2 * float(t.sf(largest, freedom)) * dim)
     layers = {name: projected(where) for name, (where, _) in layout.items()}
-    return Bias(projected(slice(None)), layers, as_normal(largest), p)
+    return Bias(projected(slice(None)), layers, p)
 
 
 def _direction(measurement: Measurement) -> Array:
@@ -301,18 +289,12 @@ def _direction(measurement: Measurement) -> Array:
     return np.asarray(shortest / np.linalg.norm(shortest))
 
 
-def _layers(row: Measured, layout: Layout) -> dict[str, dict[str, float]]:
-    """Signal to noise, and share of the variance, per layer."""
-    count = len(row.gradients)
-    signal, noise = {}, {}
-    for name, (where, _) in layout.items():
-        part = row.gradients[:, where].astype(np.float64)
-        noise[name] = float(part.var(axis=0, ddof=1).sum())
-        squared = float(np.square(part.mean(axis=0)).sum()) - noise[name] / count
-        signal[name] = squared / noise[name] if noise[name] > 0 else float("nan")
+def _share(row: Measured, layout: Layout) -> dict[str, float]:
+    """Share of the variance, per layer."""
+    parts = {name: row.gradients[:, where].astype(np.float64) for name, (where, _) in layout.items()}
+    noise = {name: float(part.var(axis=0, ddof=1).sum()) for name, part in parts.items()}
     total = sum(noise.values())
-    share = {name: value / total if total > 0 else float("nan") for name, value in noise.items()}
-    return {"signal": signal, "share": share}
+    return {name: value / total if total > 0 else float("nan") for name, value in noise.items()}
 
 
 def coefficients(row: Measured) -> dict[str, float]:

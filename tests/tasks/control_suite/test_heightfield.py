@@ -10,7 +10,7 @@ import pytest
 
 from quell.tasks.base import Terrain
 from quell.tasks.control_suite.heightfield import cast, roof_over
-from quell.tasks.control_suite.quadruped_escape import BUMPS, LOWEST_BUMP, bowl
+from quell.tasks.control_suite.quadruped import BUMPS, LOWEST_BUMP, bowl
 
 POINTS = 15
 HALF, TOP = 7.0, 3.0  # metres; points are one metre apart

@@ -331,7 +331,7 @@ def test_an_episode_needs_a_length():
     with pytest.raises(UsageError, match="horizon=1000"):
         from_env(user_envs.make_endless)
     assert from_env(user_envs.make_endless, horizon=7).horizon == 7
-    with pytest.raises(UsageError, match="positive whole number"):
+    with pytest.raises(UsageError, match="at least 1"):
         tasks.get("gym:CartPole-v1", horizon=0)
 
 

@@ -14,15 +14,13 @@ beta_kl make |sum_l A X_l + sum_kl beta_kl A Y_kl|^2 a quadratic form in P: a sm
 knows the covariances between layers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
-from quell.estimate.control_variate.coefficients import Products, Space
+from quell.estimate.control_variate.coefficients import Coefficients, Products, Space
 from quell.registry import SHARE
 from quell.types import Array, Metrics, State
 
@@ -32,7 +30,7 @@ VARIANTS = (("scalar", 0.0), ("layer", 0.0), ("coordinate", 10.0), ("coordinate"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChosenCoefficients:
+class ChosenCoefficients(Coefficients):
     """Several control variates at once, plain ES among the candidates."""
 
     metric: Literal["parameters", "policy"] = "parameters"
@@ -49,7 +47,7 @@ class ChosenCoefficients:
         return self.metric == "policy"
 
     @property
-    def _family(self) -> type[InParameters | InPolicy]:
+    def _family(self) -> "type[InParameters | InPolicy]":
         return InPolicy if self.in_policy_metric else InParameters
 
     def init(self, space: Space) -> State:

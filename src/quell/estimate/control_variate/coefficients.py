@@ -6,7 +6,7 @@ from running moments; `choose` has the one for several.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Protocol
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -35,42 +35,35 @@ class Products:
     count: float  # pairs
 
 
-class Coefficients(Protocol):
-    """One rule; a frozen dataclass whose fields are its settings."""
+@dataclass(frozen=True, kw_only=True)
+class Coefficients:
+    """One rule, whose fields are its settings."""
 
-    @property
-    def columns(self) -> int | None:
-        """How many columns it can weigh; None for any number."""
+    name: ClassVar[str]
+    columns: ClassVar[int | None] = 1
+    """How many columns it can weigh; None for any number."""
+    precision: ClassVar[type[Any]] = np.float32
+    """Of the columns: the paper's rule keeps to single, so that recorded runs can be repeated to the last bit."""
 
     @property
     def in_policy_metric(self) -> bool:
         """Whether it looks at products in the policy's metric."""
+        return False
 
-    @property
-    def precision(self) -> type[Any]:
-        """Of the columns: the paper's rule keeps to single, so that recorded runs can be repeated to the last bit."""
-
-    def init(self, space: Space) -> State: ...
+    def init(self, space: Space) -> State:
+        return {}
 
     def coefficients(self, space: Space, state: State) -> tuple[Array, Metrics]:
         """beta [K, d], and what is worth knowing of it."""
+        raise NotImplementedError
 
     def update(self, space: Space, state: State, products: Products, ready: Array) -> tuple[State, Metrics]:
         """Next state and metrics; columns not `ready` (a value function before its first fit) teach nothing."""
+        return state, {}
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneColumn:
-    """What the rules for one column share."""
-
-    name: ClassVar[str]
-    columns: ClassVar[int | None] = 1
-    in_policy_metric: ClassVar[bool] = False
-    precision: ClassVar[type[Any]] = np.float32
-
-
-@dataclass(frozen=True, kw_only=True)
-class FixedCoefficient(OneColumn):
+class FixedCoefficient(Coefficients):
     """The same value in every coordinate, for good."""
 
     value: Annotated[float, Range(low=-1e6)] = -1.0
@@ -78,18 +71,12 @@ class FixedCoefficient(OneColumn):
 
     name: ClassVar[str] = "fixed"
 
-    def init(self, space: Space) -> State:
-        return {}
-
     def coefficients(self, space: Space, state: State) -> tuple[Array, Metrics]:
         return np.full((1, space.dim), self.value), {}
 
-    def update(self, space: Space, state: State, products: Products, ready: Array) -> tuple[State, Metrics]:
-        return state, {}
-
 
 @dataclass(frozen=True, kw_only=True)
-class SgdCoefficients(OneColumn):
+class SgdCoefficients(Coefficients):
     """The paper's rule: gradient descent on V[CV] (eq. 9).
 
         eta <- eta - a (2 eta E[Y^2] + 2 E[X Y])
@@ -119,7 +106,7 @@ class SgdCoefficients(OneColumn):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MomentsCoefficients(OneColumn):
+class MomentsCoefficients(Coefficients):
     """The closed form eta* = -E[X Y] / E[Y^2] from running moments of past batches.
 
     Coordinates are noisy when few pairs have been seen, so their ratio is pulled towards that of their layer, with the

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Protocol
+from typing import Annotated, ClassVar
 
 import numpy as np
 
@@ -16,24 +16,29 @@ SPREAD = 0.02
 SAMPLES = 10
 
 
-class Discount(Protocol):
-    """A frozen dataclass whose fields are its settings."""
+@dataclass(frozen=True, kw_only=True)
+class Discount:
+    """One rule, whose fields are its settings."""
 
     @property
     def columns(self) -> int:
         """How many discounts are in use, each for a column of its own."""
+        return 1
 
-    def init(self) -> State: ...
+    def init(self) -> State:
+        return {}
 
     def at(self, seed: int, state: State, iteration: int) -> Sequence[float]:
         """The discounts in use, then any trial discounts to be evaluated on the same batch."""
+        raise NotImplementedError
 
     def update(self, seed: int, state: State, iteration: int, trials: Array) -> State:
         """Next state, from the estimate at each trial discount, [n, d]."""
+        return state
 
 
 @dataclass(frozen=True, kw_only=True)
-class FixedDiscounts:
+class FixedDiscounts(Discount):
     """The same discounts for good."""
 
     gammas: tuple[float, ...] = (1.0,)
@@ -45,14 +50,8 @@ class FixedDiscounts:
     def columns(self) -> int:
         return len(self.gammas)
 
-    def init(self) -> State:
-        return {}
-
     def at(self, seed: int, state: State, iteration: int) -> Sequence[float]:
         return self.gammas
-
-    def update(self, seed: int, state: State, iteration: int, trials: Array) -> State:
-        return state
 
     def check(self) -> None:
         gammas = self.gammas
@@ -61,7 +60,7 @@ class FixedDiscounts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearnedDiscount:
+class LearnedDiscount(Discount):
     """The paper's rule: ES on v(gamma) = |CV(gamma)|^2, whose mean differs from V[CV] by a constant.
 
         gamma = 1 - exp(phi),   phi <- phi - a/n sum_k v(phi + s z_k) / s * z_k,   z_k ~ N(0, 1)
@@ -77,7 +76,6 @@ class LearnedDiscount:
     """Step size, one of 1e-4, 1e-5, 1e-6 in the paper."""
 
     name: ClassVar[str] = "learned"
-    columns: ClassVar[int] = 1
 
     def init(self) -> State:
         return {"phi": np.asarray(np.log1p(-self.start))}

@@ -1,7 +1,5 @@
 """The Ray engine: an iteration cut into shards of whole blocks, one per worker."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Callable
@@ -12,6 +10,7 @@ import numpy as np
 from quell.estimate import Estimator, Problem, Rows
 from quell.estimate.reduce import Tree, blocks, shards
 from quell.policy.normalise import ObsStats
+from quell.rollout import Engine
 from quell.rollout.cluster import Ray
 from quell.rollout.cluster.fleet import Fleet, Job, Patience
 from quell.rollout.cluster.session import Session
@@ -20,7 +19,7 @@ from quell.tasks.base import Task
 from quell.types import Array, Batch, Episodes, Rollouts, Sums
 
 
-class RayEngine:
+class RayEngine(Engine):
     """Runs episodes on Ray workers and adds up their contributions there; the same bits as on one machine."""
 
     def __init__(
@@ -104,12 +103,6 @@ class RayEngine:
         self._request, self._shards = None, []
         self.fleet.close()
         self._session.close()
-
-    def __enter__(self) -> RayEngine:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _calling(method: str, *arguments: Any) -> Callable[[Any], Any]:

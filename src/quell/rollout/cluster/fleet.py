@@ -12,8 +12,6 @@ is the same: forget the worker, start another, give its job to whoever is idle. 
 Only time during which this process was attentive counts, so a suspended laptop loses nobody.
 """
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -48,7 +46,7 @@ class Job:
     """A call that any worker can make; `holder` is the one that has what it needs, or, once it is done, that did it."""
 
     submit: Callable[[Any], Any]
-    holder: Member | None = None
+    holder: "Member | None" = None
     attempts: int = 0
 
 

@@ -5,14 +5,14 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from quell.errors import QuellError, UsageError, require
+from quell.terminal.stopping import handlers_kept
 
 CONNECT_SECONDS = 5.0  # for the TCP connection
 CHECK_SECONDS = 20.0  # for Ray's own answer
@@ -59,7 +59,8 @@ class Session:
         self._watchdog: subprocess.Popen[bytes] | None = None
         if already:
             return
-        with _signals_kept(), warnings.catch_warnings():
+        with handlers_kept(signal.SIGTERM, signal.SIGINT), warnings.catch_warnings():
+            # Ray replaces the handler for SIGTERM while connecting; how a run is stopped is not its to decide.
             # Ray starts its processes by fork and exec; JAX warns of forks that go on without exec.
             warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
             if address is None:
@@ -173,16 +174,3 @@ def _check_reachable(address: str) -> None:
     except subprocess.SubprocessError:
         why = "another program, another version of Ray, or another token?"
         raise UsageError(f"what answers at {address!r} is not a healthy Ray cluster ({why})") from None
-
-
-@contextmanager
-def _signals_kept() -> Iterator[None]:
-    """Ray replaces the handler for SIGTERM while connecting; how a run is stopped is not its to decide."""
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    main = threading.current_thread() is threading.main_thread()
-    before: dict[int, Any] = {number: signal.getsignal(number) for number in numbers} if main else {}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

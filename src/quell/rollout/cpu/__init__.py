@@ -17,13 +17,11 @@ class Cpu:
     sum: Literal["loop", "vmap"] = "loop"
     """How an estimator's terms are summed: loop (pair by pair, on threads), or vmap (all pairs at once in JAX, in
     single precision; for thousands of short episodes, and where JAX has an accelerator)."""
-
     worker_timeout: Annotated[float, POSITIVE] = 120.0
     """Seconds without a single environment step after which a worker is replaced; doubled when tried again, so that no
     episode is ever cut short."""
 
     name: ClassVar[str] = "cpu"
-    summary: ClassVar[str] = "processes on this machine"
 
     @property
     def processes(self) -> int:

@@ -4,8 +4,6 @@ An ES iteration needs no synchronisation between members, so processes that neve
 pool that meets at every step. theta goes out and trajectories come back through shared memory.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +17,7 @@ from quell.estimate import Estimator, Problem, Rows
 from quell.estimate.reduce import Node, sum_by_loop, sum_by_vmap
 from quell.policy.network import Policy
 from quell.policy.normalise import ObsStats
+from quell.rollout import Engine
 from quell.rollout.cpu.crew import Crew, Job
 from quell.rollout.cpu.memory import Layout, SharedArrays
 from quell.rollout.simulate import Setting, describe_members
@@ -28,7 +27,7 @@ from quell.types import Array, Batch, Episodes, Rollouts, Sums, Trajectories
 COPIES = 16  # of theta, at least: a worker's, a step's state, directions, gradients in double precision
 
 
-class CpuEngine:
+class CpuEngine(Engine):
     """Runs episodes on `workers` processes; results are the same for any number of them.
 
     `members` is the largest number of episodes ever asked for at once. The arrays of a Rollouts are views of shared
@@ -109,19 +108,10 @@ class CpuEngine:
         mapper = self._threads.map
         return sum_by_loop(estimator, self._problem, batch, rows, theta, leaves=leaves, mapper=mapper, first=first)
 
-    def metrics(self) -> dict[str, float]:
-        return {}
-
     def close(self) -> None:
         self.crew.close()
         self._threads.shutdown(cancel_futures=True)
         self._arrays.close()
-
-    def __enter__(self) -> CpuEngine:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _layout(task: Task, policy: Policy, members: int, states: int, workers: int) -> Layout:

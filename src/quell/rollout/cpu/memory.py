@@ -1,7 +1,5 @@
 """Named arrays in anonymous shared memory that dies with its last user: nothing to clean up after kill -9."""
 
-from __future__ import annotations
-
 import mmap
 import os
 import tempfile
@@ -33,15 +31,11 @@ class SharedArrays:
         }
 
     @staticmethod
-    def create(layout: Layout) -> SharedArrays:
+    def create(layout: Layout) -> "SharedArrays":
         if hasattr(os, "memfd_create"):
             return SharedArrays(os.memfd_create("quell"), layout)
         with tempfile.TemporaryFile() as file:  # elsewhere (macOS): an unlinked file
             return SharedArrays(os.dup(file.fileno()), layout)
-
-    @staticmethod
-    def attach(fd: int, layout: Layout) -> SharedArrays:
-        return SharedArrays(fd, layout)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self._arrays[name]

@@ -43,7 +43,7 @@ def serve(connection: Connection, memory: int, place: int) -> None:
     """Do what the engine asks for until it asks no more."""
     setting, layout = connection.recv()
     assert isinstance(setting, Setting)
-    arrays = SharedArrays.attach(memory, layout)
+    arrays = SharedArrays(memory, layout)
     results = Results(**{name: arrays[name] for name in Results.__dataclass_fields__})
     pulse = memoryview(arrays["pulse"][place])
     simulator = LocalSimulator(setting, pulse)

@@ -5,8 +5,6 @@ its member's generator. The pool works in asynchronous mode with batches of one:
 still going are stepped, where the lockstep mode would run finished ones on into new episodes.
 """
 
-from __future__ import annotations
-
 import importlib
 import warnings
 from collections.abc import Sequence
@@ -34,7 +32,7 @@ class EnvPoolTask(ForeignTask):
     def original(self) -> str:
         return f"envpool:{self.env_id}"
 
-    def simulator(self, members: int) -> EnvPoolSimulator:
+    def simulator(self, members: int) -> "EnvPoolSimulator":
         return EnvPoolSimulator(self)
 
     def replay(self, seed: int) -> str:
@@ -117,7 +115,7 @@ def _envpool() -> Any:
         return importlib.import_module("envpool")
 
 
-def _quiet() -> warnings.catch_warnings[Any]:
+def _quiet() -> "warnings.catch_warnings[Any]":
     """Leave out what EnvPool's own spaces make Gymnasium say: nobody running a task can act on it."""
     return warnings.catch_warnings(category=UserWarning, action="ignore")
 

@@ -4,8 +4,6 @@ Every episode is seeded with `env.reset(seed=...)` by a number drawn from its me
 on neither workers nor order as long as the environment draws all its randomness from that seed.
 """
 
-from __future__ import annotations
-
 import copy
 import functools
 import importlib
@@ -50,7 +48,7 @@ class Source:
     drawn: bool = False
     """Whether its pictures are wanted (render_mode="rgb_array")."""
 
-    def task(self, name: str, horizon: int) -> GymTask:
+    def task(self, name: str, horizon: int) -> "GymTask":
         """A task on such environments; horizon 0 stands for their own time limit."""
         env = self.make()
         try:
@@ -121,10 +119,10 @@ class GymTask(ForeignTask):
     def original(self) -> str | None:
         return f"gymnasium:{self.source.env_id}" if self.source.env_id else None
 
-    def simulator(self, members: int) -> GymSimulator:
+    def simulator(self, members: int) -> "GymSimulator":
         return GymSimulator(self)
 
-    def filmed(self) -> GymTask:
+    def filmed(self) -> "GymTask":
         return replace(self, source=replace(self.source, drawn=True))
 
     def replay(self, seed: int) -> str:

@@ -5,10 +5,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from quell.errors import UsageError
 from quell.tasks.base import Draws, MujocoTask, folder_of
-
-VERSIONS = ("v5", "v4")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,10 +26,6 @@ class GymnasiumTask(MujocoTask):
     """Half-width of the uniform noise added to the initial positions."""
     normal_velocities = False
     """Whether initial velocities are normal with std `reset_noise`, or uniform like the positions."""
-
-    def __post_init__(self) -> None:
-        if self.version not in VERSIONS:
-            raise UsageError(f"version must be one of {', '.join(VERSIONS)}, got {self.version!r}")
 
     def model(self) -> Any:
         from quell.tasks.mujoco import load_model

@@ -10,8 +10,6 @@ the velocity (x, y, z), roll, pitch; position within its range and 0.1 times the
 of six parts, one step old. Action 6: motor torques over the motors' power.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -43,7 +41,7 @@ class RoboschoolHalfCheetah(Task):
     engine = "pybullet"
     extra = "robo"
 
-    def simulator(self, members: int) -> CheetahSimulator:
+    def simulator(self, members: int) -> "CheetahSimulator":
         require("robo", f"task {self.name!r}")
         return CheetahSimulator(members)
 
