@@ -18,7 +18,7 @@ from scipy import stats
 
 from quell.keys import Purpose, generator
 
-SAMPLES = {"dm-cheetah-run": 400, "dm-quadruped-walk": 150, "dm-quadruped-escape": 80}
+SAMPLES = {"dm-cheetah-run": 400, "dm-quadruped-walk": 300, "dm-quadruped-escape": 80}
 LEVEL = 0.01
 SLOW = {"dm-quadruped-escape": [pytest.mark.slow]}
 LATEST = [pytest.param(case, marks=SLOW.get(case.name, [])) for case in CASES if case.version != "v4"]
