@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,10 @@ def test_all_runs_of_a_folder_are_shown_and_the_newest_named(
     who = f"{LABELS.get('lqr-302', 'lqr-302')}, ES, seed 0"
     assert f"The newest: {who}: return 25 after 100 steps, finished (runs/lqr-302/es/a)" in page
     assert len(data_of(page)["series"]) == 3
+    small_group(Path("runs/seeds"))
+    assert main(["report"]) == 0
+    data = data_of(Path("report.html").read_text())
+    assert (data["groups"], data["start"]) == (["paper-0.002", "runs"], 1), "what is seen first has the newest"
     assert main(["report", "runs/lqr-302/es/c"]) == 0
     assert "not evaluated yet after 100 steps" in Path("report.html").read_text()
 
@@ -142,6 +147,13 @@ def test_a_label_names_no_more_than_what_differs() -> None:
     other = dict.fromkeys("abcdef", 1)
     assert told_apart([other, dict.fromkeys("abcdef", 2)])[1] == "a 2, b 2, c 2, +3 more"
     assert told_apart([other, {**other, "f": 2}, {**dict.fromkeys("abcdef", 2), "f": 2}])[1] != ""
+
+
+def test_a_sweeps_settings_are_named_in_words(tmp_path: Path) -> None:
+    for lr in (0.01, 0.03):
+        run = made_up("swimmer", "es", 0, 100 * lr, lr=lr)
+        replace(run, label=f"step.lr={lr},directions.sigma=0.1").write(tmp_path / f"{lr}.json")
+    assert sorted(names(build([tmp_path], title="sweep"))) == ["es lr 0.01, sigma 0.1", "es lr 0.03, sigma 0.1"]
 
 
 def test_the_same_seed_again_is_no_further_seed(tmp_path: Path) -> None:
@@ -407,6 +419,18 @@ def test_every_axis_has_a_name_and_several_ticks(page: Browser) -> None:
     assert page.messages == []
 
 
+def test_long_numbers_on_an_axis_are_not_cut_off(window: Browser, tmp_path: Path) -> None:
+    write_group(tmp_path, [made_up("swimmer", "es", 0, -900_000.0)])
+    (tmp_path / "report.html").write_text(build([tmp_path], title="deep"))
+    window.resize(390, 844)
+    window.open(tmp_path / "report.html")
+    outside = """(() => { const plot = document.querySelector('.plot'), edge = plot.getBoundingClientRect().left;
+        const ticks = [...plot.querySelectorAll('[data-tick=y]')];
+        return [ticks.some(tick => tick.textContent.length >= 8),
+                ticks.filter(tick => tick.getBoundingClientRect().left < edge).map(tick => tick.textContent)]; })()"""
+    assert window.run(outside) == [True, []]
+
+
 def test_a_run_is_not_cut_where_another_ends(window: Browser, tmp_path: Path) -> None:
     """Not by one with another budget, nor by a seed that is still running."""
     short = made_up("swimmer", "cv", 1, 200.0)
@@ -467,6 +491,7 @@ def test_a_group_shows_its_own(window: Browser, tmp_path: Path) -> None:
         return [shown('.card h3'), shown('.panel h3'), shown('#methods .chip'), shown('#settings summary')]
             .map(several => several.map(one => one.textContent).join()); })()"""
     assert window.run(seen) == ["swimmer", "swimmer", "ES", "ES"]
+    assert window.run("byId('group').value") == "0"
     window.run("byId('group').value = 1; byId('group').dispatchEvent(new Event('change'))")
     assert window.run(seen) == ["hopper", "hopper", "CV", "CV"]
 

@@ -46,7 +46,7 @@ def build(
         newest=content.sentence(newest, labels) if newest else "",
         style=Markup(_asset("style.css")),
         script=Markup("\n".join(map(_asset, SCRIPTS))),
-        data=content.chart_data(sources, series, labels),
+        data=content.chart_data(sources, series, labels, newest),
         headline=content.headline(sources, series, labels),
         tables=[(heading, Markup(html)) for heading, html in tables(campaigns)] if tables else [],
         runs=content.run_rows(sources, series, labels),

@@ -22,11 +22,15 @@ Labels = Mapping[str, str]
 Card = dict[str, Any]
 
 
-def chart_data(sources: Sources, series: Sequence[Series], labels: Labels) -> dict[str, Any]:
-    """What the script draws."""
+def chart_data(
+    sources: Sources, series: Sequence[Series], labels: Labels, newest: Standing | None = None
+) -> dict[str, Any]:
+    """What the script draws; it starts with the group of the newest run, or the first."""
     groups = list(sources.groups)
+    own = [group for group, run in sources.runs if newest and run.config == newest.config]
     return {
         "groups": groups,
+        "start": groups.index(own[0]) if own else 0,
         "tasks": [{"name": name, "title": labels.get(name, name)} for name in _tasks(series, labels)],
         "methods": [_methods([one for one in series if one.group == group]) for group in groups],
         "series": [

@@ -1,6 +1,7 @@
 """Runs that differ in their seed alone, and what such series are called beside each other."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -56,7 +57,8 @@ def all_series(sources: Sources) -> list[Series]:
     """Every run in exactly one series; of runs that are the same to the last number only the first."""
     families: dict[tuple[str, str, str], dict[tuple[str, int], list[Record]]] = {}
     for group, run in sources.runs:
-        name = f"{run.config.method} {run.label}".strip()
+        label = re.sub(r"(?:\w+\.)*([a-z_]+)=", r"\1 ", run.label).replace(",", ", ")  # a sweep's: step.lr=0.1,pairs=5
+        name = f"{run.config.method} {label}".strip()
         family = families.setdefault((group, run.config.task, name), {})
         settings = json.dumps(_without_seed(run), sort_keys=True)
         for repeat in count():  # the same seed again, with another outcome, is no further seed

@@ -65,7 +65,8 @@ function startCurves() {
   byId("metric").addEventListener("change", (event) => ((choice.metric = event.target.value), show()));
   byId("seeds").addEventListener("change", (event) => ((choice.seeds = event.target.checked), show()));
   for (const task of DATA.tasks) panels.push(new Panel(task, byId("panels"), choice));
-  choose(0);
+  byId("group").value = DATA.start;
+  choose(DATA.start);
   if (panels.length === 1) panels[0].enlarge();
 }
 

@@ -1,5 +1,5 @@
 // One task's chart: drawing, hovering, zooming, keys.
-const MARGIN = { left: 52, right: 18, top: 22, bottom: 38 };
+const MARGIN = { left: 58, right: 18, top: 22, bottom: 38 };
 
 class Panel {
   constructor(task, parent, choice) {
