@@ -7,15 +7,19 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
+import pytest
 
 from quell.estimate import Estimate, Estimator, Problem, Rows, estimate
 from quell.estimate.reduce import sum_by_loop
 from quell.keys import Purpose, generator
 from quell.perturb.gaussian import Gaussian
 from quell.policy import Policy
+from quell.policy.normalise import ObsStats
+from quell.rollout.cpu import Cpu
 from quell.rollout.simulate import LocalSimulator, Results, Setting
 from quell.tasks.base import Task
 from quell.types import Array, Batch, Episodes, Rollouts, State, Sums, Trajectories
@@ -87,6 +91,54 @@ class Collector:
     ) -> Estimate:
         memory = estimator.init(self.problem) if state is None else state
         return estimate(estimator, self.problem, batch, memory, total=self.total, theta=theta)
+
+
+@dataclass(frozen=True)
+class Here:
+    """An engine in this process: to look over its shoulder, and where processes of its own are not the point."""
+
+    name: ClassVar[str] = "here"
+
+    def validate(self) -> None: ...
+
+    def make(self, task: Task, problem: Problem, *, members: int, states: int = 0) -> InProcess:
+        return InProcess(task, problem)
+
+
+class InProcess:
+    """Episodes and sums one after the other."""
+
+    def __init__(self, task: Task, problem: Problem) -> None:
+        self.collector = Collector(task, problem.policy, pairs=0, seed=problem.seed, directions=problem.directions)
+
+    def rollout(self, theta: Array, episodes: Episodes, normaliser: ObsStats | None = None) -> Rollouts:
+        return self.collector.rollout(theta, episodes, normaliser=normaliser.normaliser() if normaliser else None)
+
+    def total(self, estimator: Any, batch: Batch, rows: Rows, theta: Array) -> Sums:
+        return self.collector.total(estimator, batch, rows, theta)
+
+    def metrics(self) -> dict[str, float]:
+        return {}
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> InProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Episodes run in this process, whatever number of workers is asked for: `contract/test_engines.py` shows that
+    their bits are the same, and starting workers takes longer than the short runs of most tests."""
+    monkeypatch.setattr(Cpu, "make", lambda _, task, problem, **__: InProcess(task, problem))
+
+
+@pytest.fixture
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that was lost again and again is replaced at once."""
+    monkeypatch.setattr("quell.rollout.cpu.crew.PAUSE", 0.0)
 
 
 def tree_sum(parts: Iterable[Sums]) -> Sums:

@@ -17,6 +17,8 @@ from quell.errors import UsageError
 from quell.tasks.foreign.gym import from_env
 from quell.video import film
 
+pytestmark = pytest.mark.usefixtures("in_process")
+
 
 def frames(path: Path) -> list[Any]:
     from PIL import Image, ImageSequence

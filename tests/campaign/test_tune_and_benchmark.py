@@ -62,7 +62,10 @@ def test_tasks_count_the_same_whatever_their_scale(tmp_path: Path) -> None:
     assert wanted.ranked([0, 1], [FIRST_SEED])[0] == 0
 
 
-def test_a_real_search_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_real_search_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quell.campaign.tune.MORE_SEEDS", 1)
     command = ["tune", "lqr-302", "--method", "es", "--trials", "1", "--steps", "1000", "--episodes", "1"]
     assert main([*command, "--out", str(tmp_path / "o"), "--runs", str(tmp_path / "r"), "--jobs", "2"]) == 0
     assert "best: what is in use" in capsys.readouterr().out

@@ -69,10 +69,12 @@ def test_train_resume_eval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "3 episodes" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("in_process")
 def test_options_may_come_before_the_task(tmp_path: Path) -> None:
     assert main(["train", *FAST, "lqr-302", "--out", str(tmp_path)]) == 0
 
 
+@pytest.mark.usefixtures("in_process")
 def test_lqr_shows_its_optimum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "lqr-302", *FAST, "--out", str(tmp_path)]) == 0
     assert "Riccati optimum over 20 steps" in capsys.readouterr().out
@@ -95,6 +97,7 @@ def test_presets_and_methods_change_the_defaults() -> None:
     assert make_config("lqr", "det").policy.name == "deterministic"
 
 
+@pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize("step", ["sgd", "momentum", "rmsprop", "sign"])
 def test_every_step_in_a_real_run(step: str, tmp_path: Path) -> None:
     """By name, through the command line, stopped and continued: theta moves, and the rest is as if never stopped."""

@@ -15,6 +15,7 @@ from quell.errors import UsageError
 from quell.runs import Run
 from quell.training.methods import make_config
 
+pytestmark = pytest.mark.usefixtures("in_process")
 SMALL = ["--horizon", "20", "--pairs", "1", "--steps", "80", "--eval-episodes", "1", "--workers", "1", "--method", "es"]
 MOST_BYTES = 300 << 10
 

@@ -5,22 +5,16 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, ClassVar, get_args
+from typing import Any, get_args
 
 import pytest
-from conftest import Collector
 
 from quell import registry
-from quell.estimate import Problem, Rows
 from quell.estimate.control_variate import ControlVariate
 from quell.estimate.control_variate.coefficients import MomentsCoefficients
 from quell.perturb import Unperturbed
 from quell.perturb.gaussian import Gaussian
-from quell.policy.normalise import ObsStats
-from quell.tasks.base import Task
 from quell.training.methods import METHODS, make_config
-from quell.types import Array, Batch, Episodes, Rollouts, Sums
 
 SIGMA = 0.3
 
@@ -43,7 +37,8 @@ def estimators() -> list[Any]:
     for critic in all_of("critic"):
         for cls in registry.table("estimator").values():
             if "critic" in registry.hints(cls):
-                found += [cls(critic=critic), cls(critic=critic, gamma=1.0, trace=1.0)]
+                unbiased = {"gamma": 1.0, "trace": 1.0} if "trace" in registry.hints(cls) else {}
+                found += [cls(critic=critic), cls(critic=critic, **unbiased)]
     return list(dict.fromkeys(found))
 
 
@@ -85,38 +80,3 @@ def directions_for(estimator: Any) -> Any:
 def unshaped(estimator: Any) -> Any:
     """The estimator without a scale taken from its own batch, where it can do without."""
     return dataclasses.replace(estimator, shaping="none") if hasattr(estimator, "shaping") else estimator
-
-
-@dataclass(frozen=True)
-class Here:
-    """An engine in this process, so that a test can look over its shoulder."""
-
-    name: ClassVar[str] = "here"
-
-    def validate(self) -> None: ...
-
-    def make(self, task: Task, problem: Problem, *, members: int, states: int = 0) -> InProcess:
-        return InProcess(task, problem)
-
-
-class InProcess:
-    """Episodes and sums one after the other."""
-
-    def __init__(self, task: Task, problem: Problem) -> None:
-        self.collector = Collector(task, problem.policy, pairs=0, seed=problem.seed, directions=problem.directions)
-
-    def rollout(self, theta: Array, episodes: Episodes, normaliser: ObsStats | None = None) -> Rollouts:
-        return self.collector.rollout(theta, episodes, normaliser=normaliser.normaliser() if normaliser else None)
-
-    def total(self, estimator: Any, batch: Batch, rows: Rows, theta: Array) -> Sums:
-        return self.collector.total(estimator, batch, rows, theta)
-
-    def metrics(self) -> dict[str, float]:
-        return {}
-
-    def close(self) -> None: ...
-
-    def __enter__(self) -> InProcess:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...

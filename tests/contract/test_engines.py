@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import Here
 from digests import digest_of_rollouts
-from strategies import Here
 
 import quell.tasks
 from quell import registry

@@ -18,7 +18,7 @@ import quell.estimate.reduce as reduce_module
 from quell.estimate.reduce import COLLECTED, Tree, blocks, shards, sum_by_loop, sum_by_vmap
 from quell.policy import Policy
 from quell.policy.likelihood import weighted_scores
-from quell.types import Array, Batch, State
+from quell.types import Array, Batch, State, Sums
 
 ESTIMATORS = estimators()
 everyone = pytest.mark.parametrize("estimator", ESTIMATORS, ids=label)
@@ -39,6 +39,11 @@ def changed(batch: Batch, *, rewards: Array | None = None, obs: Array | None = N
     if rewards is not None:
         rollouts = dataclasses.replace(rollouts, rewards=rewards)
     return dataclasses.replace(batch, rollouts=rollouts)
+
+
+def sum_once_by_loop(*args: Any) -> Sums:
+    (sums,) = sum_by_loop(*args).values()
+    return sums
 
 
 def learned(estimator: Any, data: Collector, batches: int = 2) -> State:
@@ -123,23 +128,6 @@ class TestBadNumbers:
 
 
 @every_choice
-def test_a_bad_pairs_terms_are_exactly_zero(estimator: Any) -> None:
-    """The sums over the bad pair's block, in the loop and in the map."""
-    data = collector(estimator, pairs=1)
-    batch = data.batch(THETA)
-    bad = changed(batch, rewards=np.full_like(batch.rollouts.rewards, np.nan))
-    with np.errstate(all="ignore"):
-        rows = estimator.prepare(data.problem, bad, estimator.init(data.problem))
-    for sums in (
-        data.total(estimator, bad, rows, THETA),
-        sum_by_vmap(estimator, data.problem, bad, rows, THETA),
-    ):
-        assert all((value == 0).all() for name, value in sums.items() if not name.startswith(COLLECTED))
-        handed_over = [value for name, value in sums.items() if name.startswith(COLLECTED)]
-        assert all(np.isnan(rows).all() for rows in handed_over)  # which a critic passes over, or there are none
-
-
-@every_choice
 def test_unbiased_unless_it_says_otherwise(estimator: Any) -> None:
     """The mean of 300 estimates from 8 pairs each, learning all the while, against the closed form.
 
@@ -200,28 +188,6 @@ def test_the_same_bits_for_one_two_and_three_shards(estimator: Any) -> None:
         assert all((other[name] == totals[0][name]).all() for name in other)
 
 
-@every_choice
-def test_the_loop_equals_the_map(estimator: Any) -> None:
-    """The map is in single precision: sums agree to 1e-4 of their largest entry, gradients to 1e-3 of their length."""
-    data = Collector(Troubled(trouble="ends"), Policy(2, 2), pairs=7, directions=directions_for(estimator))
-    theta = data.theta()
-    state = data.estimate(estimator, data.batch(theta, 1)).state
-    batch = data.batch(theta)
-    rewards = batch.rollouts.rewards.copy()
-    rewards[3, 0] = np.nan  # bad pairs are masked in both
-    batch = changed(batch, rewards=rewards)
-    rows = estimator.prepare(data.problem, batch, state)
-    loop, mapped = data.total(estimator, batch, rows, theta), sum_by_vmap(estimator, data.problem, batch, rows, theta)
-    assert loop.keys() == mapped.keys()
-    for name, values in loop.items():
-        mine, theirs = values, mapped[name]
-        if name.startswith(COLLECTED):  # the loop leaves a bad pair's rows out, the map marks them
-            theirs = theirs[np.isfinite(theirs).reshape(len(theirs), -1).all(axis=1)]
-        assert theirs == pytest.approx(mine, abs=1e-4 * max(float(np.abs(mine).max()), 1e-6)), name
-    one, other = (estimator.combine(data.problem, sums, rows, state).gradient for sums in (loop, mapped))
-    assert np.linalg.norm(one - other) < 1e-3 * np.linalg.norm(one)
-
-
 @contextmanager
 def compilations() -> Iterator[list[str]]:
     """What JAX compiles meanwhile."""
@@ -240,28 +206,65 @@ def compilations() -> Iterator[list[str]]:
         jax.monitoring.unregister_event_duration_listener(note)
 
 
-@every_choice
-@pytest.mark.parametrize("how", ["loop", "vmap"])
-def test_the_second_call_does_not_compile(estimator: Any, how: str) -> None:
-    """Shapes never depend on data: other episodes, bad pairs or theta compile nothing new."""
-    with compilations() as compiled:
-        data = collector(estimator)
-        state = estimator.init(data.problem)
-        for iteration in range(3):
-            batch = data.batch(THETA + np.float32(0.01 * iteration), iteration)
-            if iteration == 2:
-                rewards = batch.rollouts.rewards.copy()
-                rewards[0] = np.nan
-                batch = changed(batch, rewards=rewards)
-            rows = estimator.prepare(data.problem, batch, state)
-            if how == "loop":
-                sums = data.total(estimator, batch, rows, batch.theta)
-            else:
-                sums = sum_by_vmap(estimator, data.problem, batch, rows, batch.theta)
-            state = estimator.combine(data.problem, sums, rows, state).state
-            if iteration == 0:
-                compiled.clear()
-        assert not compiled
+@pytest.mark.parametrize("estimator", sampled(ESTIMATORS), ids=label, scope="class")
+class TestMap:
+    """Sums by the loop and by the map; one estimator after the other, so that its tests share what it compiles."""
+
+    def collected(self, estimator: Any) -> tuple[Collector, Array]:
+        """Episodes of different lengths."""
+        data = Collector(Troubled(trouble="ends"), Policy(2, 2), pairs=7, directions=directions_for(estimator))
+        return data, data.theta()
+
+    @pytest.mark.parametrize("how", [sum_once_by_loop, sum_by_vmap])
+    def test_a_bad_pairs_terms_are_exactly_zero(self, estimator: Any, how: Any) -> None:
+        data, theta = self.collected(estimator)
+        batch = data.batch(theta)
+        bad = changed(batch, rewards=np.full_like(batch.rollouts.rewards, np.nan))
+        with np.errstate(all="ignore"):
+            rows = estimator.prepare(data.problem, bad, estimator.init(data.problem))
+        sums = how(estimator, data.problem, bad, rows, theta)
+        assert all((value == 0).all() for name, value in sums.items() if not name.startswith(COLLECTED))
+        handed_over = [value for name, value in sums.items() if name.startswith(COLLECTED)]
+        assert all(np.isnan(rows).all() for rows in handed_over)  # which a critic passes over, or there are none
+
+    def test_the_loop_equals_the_map(self, estimator: Any) -> None:
+        """The map is in single precision: sums agree to 1e-4 of their largest entry, gradients to 1e-3 of their
+        length."""
+        data, theta = self.collected(estimator)
+        state = data.estimate(estimator, data.batch(theta, 1)).state
+        batch = data.batch(theta)
+        rewards = batch.rollouts.rewards.copy()
+        rewards[3, 0] = np.nan  # bad pairs are masked in both
+        batch = changed(batch, rewards=rewards)
+        rows = estimator.prepare(data.problem, batch, state)
+        loop, mapped = (how(estimator, data.problem, batch, rows, theta) for how in (sum_once_by_loop, sum_by_vmap))
+        assert loop.keys() == mapped.keys()
+        for name, values in loop.items():
+            mine, theirs = values, mapped[name]
+            if name.startswith(COLLECTED):  # the loop leaves a bad pair's rows out, the map marks them
+                theirs = theirs[np.isfinite(theirs).reshape(len(theirs), -1).all(axis=1)]
+            assert theirs == pytest.approx(mine, abs=1e-4 * max(float(np.abs(mine).max()), 1e-6)), name
+        one, other = (estimator.combine(data.problem, sums, rows, state).gradient for sums in (loop, mapped))
+        assert np.linalg.norm(one - other) < 1e-3 * np.linalg.norm(one)
+
+    @pytest.mark.parametrize("how", [sum_once_by_loop, sum_by_vmap])
+    def test_the_second_call_does_not_compile(self, estimator: Any, how: Any) -> None:
+        """Shapes never depend on data: other episodes, bad pairs or theta compile nothing new."""
+        with compilations() as compiled:
+            data, theta = self.collected(estimator)
+            state = estimator.init(data.problem)
+            for iteration in range(3):
+                batch = data.batch(theta + np.float32(0.01 * iteration), iteration)
+                if iteration == 2:
+                    rewards = batch.rollouts.rewards.copy()
+                    rewards[0] = np.nan
+                    batch = changed(batch, rewards=rewards)
+                rows = estimator.prepare(data.problem, batch, state)
+                sums = how(estimator, data.problem, batch, rows, batch.theta)
+                state = estimator.combine(data.problem, sums, rows, state).state
+                if iteration == 0:
+                    compiled.clear()
+            assert not compiled
 
 
 def test_compiling_is_noticed() -> None:

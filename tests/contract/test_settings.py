@@ -13,7 +13,8 @@ from types import ModuleType
 from typing import Any, get_args
 
 import pytest
-from strategies import Here, all_of
+from conftest import Here
+from strategies import all_of
 
 import quell
 from quell import registry
@@ -71,7 +72,10 @@ class Watch:
         return get
 
 
-@pytest.mark.parametrize(("method", "preset"), CASES)
+@pytest.mark.parametrize(
+    ("method", "preset"),  # in the quick run PPO without its switches, and with all of them
+    [pytest.param(*case, marks=[pytest.mark.slow] * (case[0].count("+") in (1, 2))) for case in CASES],
+)
 def test_every_setting_is_read(method: str, preset: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two iterations in this process. A field that is not read must be refused where it is not its default."""
     task = "swimmer" if (method, preset) == ("cv", "tuned") else "lqr"  # where it falls back to another estimator

@@ -99,7 +99,7 @@ def test_a_value_function_finds_a_value_linear_in_its_features() -> None:
 def test_a_partner_with_shared_noise_must_stay_out_of_the_baseline() -> None:
     """With common action noise the mean over all other members is biased, and the test above would show it.
 
-    A single pair: the baseline is then the partner, or nothing.
+    A single pair: the baseline is then the partner, or nothing. 1,500 of them put the bias 11 standard errors off.
     """
     estimator = ControlVariate(
         shaping="none",
@@ -109,7 +109,7 @@ def test_a_partner_with_shared_noise_must_stay_out_of_the_baseline() -> None:
     )
     data = collector(pairs=1)
     parts: dict[bool, list[np.ndarray]] = {True: [], False: []}
-    for iteration in range(PAIRS):
+    for iteration in range(1500):
         batch = data.batch(THETA, iteration, shared_noise=True)
         for shared, columns in parts.items():
             episodes = dataclasses.replace(batch.episodes, shared_noise=shared)

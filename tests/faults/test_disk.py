@@ -38,6 +38,7 @@ def test_metrics_wait_and_lose_no_row(tmp_path: Path, monkeypatch: pytest.Monkey
     assert [row["iteration"] for row in rows if row] == [1, 2, 3, 4]
 
 
+@pytest.mark.usefixtures("in_process")
 def test_a_dead_tensorboard_never_holds_up_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Board, "write", full)
     with pytest.warns(UserWarning, match="TensorBoard gets no more"):
@@ -45,6 +46,7 @@ def test_a_dead_tensorboard_never_holds_up_the_run(tmp_path: Path, monkeypatch: 
     assert result.finished
 
 
+@pytest.mark.usefixtures("in_process")
 def test_three_failed_saves_end_the_run_with_its_last_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,8 @@ from quell.api import load
 from quell.campaign.child import record_of
 from quell.cli import main
 
+pytestmark = pytest.mark.usefixtures("in_process")
+
 
 @pytest.mark.parametrize("task", ["dm-pendulum-swingup", "dm-hopper-hop"])
 def test_a_run_without_reward_says_so(task: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

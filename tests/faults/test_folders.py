@@ -42,9 +42,9 @@ def quell_in(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
 
 
-@pytest.mark.parametrize("module", ["mujoco", "numpy", "tyro"])
-def test_modules_in_the_folder_are_not_imported(module: str, run: Path, tmp_path: Path) -> None:
-    (run / f"{module}.py").write_text(CANARY.format(path=str(tmp_path / "canary")))
+def test_modules_in_the_folder_are_not_imported(run: Path, tmp_path: Path) -> None:
+    for module in ("mujoco", "numpy", "tyro"):
+        (run / f"{module}.py").write_text(CANARY.format(path=str(tmp_path / "canary")))
     done = quell_in(run, "eval", ".", "--episodes", "1", "--workers", "1")
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "canary").exists()
@@ -81,7 +81,7 @@ def test_what_a_notebook_imports_from_its_folder_reaches_the_workers(tmp_path: P
     )
     code = (
         "import own, quell; from quell.tasks import from_env; "
-        "quell.train(from_env(own.make, horizon=9), steps=1, workers=1, progress=False)"
+        "quell.train(from_env(own.make, horizon=9), method='es', steps=1, workers=1, progress=False)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -98,6 +98,7 @@ LINKS = [
 ]
 
 
+@pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize("name", LINKS)
 def test_no_link_is_followed_when_writing(name: str, run: Path, tmp_path: Path) -> None:
     outside = tmp_path / "precious"
@@ -105,20 +106,17 @@ def test_no_link_is_followed_when_writing(name: str, run: Path, tmp_path: Path) 
     before = outside.read_bytes()
     (run / name).unlink(missing_ok=True)
     (run / name).symlink_to(outside)
-    done = quell_in(tmp_path, "resume", str(run), "--steps", "4000", "--workers", "1")
-    assert done.returncode in (0, 1, 2)
-    assert "Traceback" not in done.stderr
+    assert main(["resume", str(run), "--steps", "4000"]) in (0, 1, 2)
     assert outside.read_bytes() == before
 
 
+@pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize("name", ["tensorboard", "checkpoints"])
 def test_no_linked_folder_is_written_into(name: str, run: Path, tmp_path: Path) -> None:
     (run / name).rename(tmp_path / "elsewhere")
     (run / name).symlink_to(tmp_path / "elsewhere")
     before = sorted((tmp_path / "elsewhere").rglob("*"))
-    done = quell_in(tmp_path, "resume", str(run), "--steps", "4000", "--workers", "1")
-    assert done.returncode == 2 or name == "checkpoints"
-    assert "Traceback" not in done.stderr
+    assert main(["resume", str(run), "--steps", "4000"]) == 2 or name == "checkpoints"
     assert sorted((tmp_path / "elsewhere").rglob("*")) == before
 
 
@@ -191,12 +189,14 @@ def test_no_valid_checkpoint_is_exit_2(run: Path, capsys: pytest.CaptureFixture[
         assert "no intact checkpoint" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("in_process")
 def test_a_run_killed_before_its_first_checkpoint_begins_again(run: Path, trained: Path) -> None:
     subprocess.run(["rm", "-r", str(run / "checkpoints"), str(run / "metrics.jsonl")], check=True)
     again = quell.resume(run, workers=1, progress=False)
     assert again.theta.tobytes() == quell.load(trained).theta.tobytes()
 
 
+@pytest.mark.usefixtures("in_process")
 def test_leftover_temporaries_go(run: Path) -> None:
     (run / ".config.json.tmp").write_text("half")
     (run / "checkpoints" / ".00000007.tmp").mkdir()
@@ -275,6 +275,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize("kind", HOSTILE)
 @pytest.mark.parametrize("name", ["config.json", "metrics.jsonl", "checkpoints/{}/manifest.json"])
 def test_hostile_files_are_answered_in_lines(

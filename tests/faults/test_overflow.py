@@ -15,6 +15,7 @@ from quell.training.methods import make_config, make_problem, make_task
 from quell.update import Context, is_finite, to_arrays
 from quell.update.first_order import Adam, FirstOrder, Momentum, RmsProp, Sgd, shortened
 
+pytestmark = pytest.mark.usefixtures("in_process")
 LARGE = 1e22  # its square is infinite in single precision
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -32,7 +33,7 @@ def test_one_signal_saves_and_says_which(number: int, code: int, tmp_path: Path)
     run = tmp_path / "runs" / "swimmer" / "es" / "x"
     with start(tmp_path, "swimmer", "--steps", "100000000") as process:
         until_begun(run)
-        time.sleep(1)
+        time.sleep(0.2)
         process.send_signal(number)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == code
@@ -42,7 +43,8 @@ def test_one_signal_saves_and_says_which(number: int, code: int, tmp_path: Path)
 
 
 def check_ends(process: subprocess.Popen[str], number: int, code: int) -> None:
-    """The first signal is answered and the second obeyed, each within a second."""
+    """The first signal is answered and the second obeyed, each within a second, or longer under load."""
+    limit = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
     assert process.stderr is not None
     patience = threading.Timer(60, process.kill)  # rather than wait for ever
     patience.daemon = True
@@ -59,8 +61,8 @@ def check_ends(process: subprocess.Popen[str], number: int, code: int) -> None:
     assert process.returncode == code
     assert "Traceback" not in errors
     assert "with `quell resume runs/" in errors
-    assert answered < 1.0
-    assert ended < 1.0
+    assert answered < limit
+    assert ended < limit
 
 
 SLOW = """

@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
 from own_policy import Corrected, CorrectedPolicy  # type: ignore[import-not-found]
 
+pytestmark = pytest.mark.usefixtures("in_process")
 SHORT: dict[str, Any] = {"horizon": 20, "pairs": 2, "steps": 240, "eval_episodes": 1, "progress": False, "workers": 1}
 
 

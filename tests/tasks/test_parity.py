@@ -15,7 +15,7 @@ from originals import CASES, CONTROL_SUITE, Case, ControlSuiteOriginal, every_ca
 
 from quell.tasks.control_suite.quadruped import RANGES
 
-STEPS = 250
+STEPS = 150
 EPISODES = 2
 OBSERVATION_TOLERANCE = 1e-8
 REWARD_TOLERANCE = 1e-7

@@ -15,6 +15,7 @@ from quell.runs import checkpoint
 from quell.training.iteration import Trainer
 from quell.training.state import TrainState
 
+pytestmark = pytest.mark.usefixtures("in_process")
 SHORT: dict[str, Any] = {
     "method": "es",
     "horizon": 20,

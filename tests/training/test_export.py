@@ -16,6 +16,7 @@ from gymnasium import spaces
 import quell
 from quell.cli import main
 
+pytestmark = pytest.mark.usefixtures("in_process")
 SHORT: dict[str, Any] = {"steps": 100, "pairs": 2, "eval_episodes": 1, "progress": False, "workers": 1, "method": "es"}
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "gaussian": (None, {}),

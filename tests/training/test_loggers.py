@@ -12,6 +12,7 @@ import quell
 import quell.errors
 from quell.errors import QuellError, UsageError
 
+pytestmark = pytest.mark.usefixtures("in_process")
 SHORT: dict[str, Any] = {"horizon": 10, "pairs": 1, "steps": 60, "eval_episodes": 1, "workers": 1, "progress": False}
 
 

@@ -24,6 +24,7 @@ from quell.types import Array, Metrics, State
 from quell.update import Context
 from quell.update.first_order import Adam, OwnOptax
 
+pytestmark = pytest.mark.usefixtures("in_process")
 SHORT: dict[str, Any] = {"horizon": 20, "pairs": 2, "steps": 240, "eval_episodes": 1, "progress": False, "workers": 1}
 
 

@@ -54,6 +54,7 @@ SPACES = {
     ("space", "bounding"),
     [("box", "as-is"), ("box", "clip"), ("box", "scale"), ("square", "clip"), ("whole", "scale"), ("choice", "")],
 )
+@pytest.mark.usefixtures("in_process")
 def test_the_policy_acts_as_training_did(space: str, bounding: str, tmp_path: Path) -> None:
     """The same episode, played by an engine (sum of its rewards) and by hand."""
 
@@ -82,6 +83,7 @@ def _environment(seed: int) -> Any:
     return generator(seed, Stream.FRESH.value[0], 0, 0).bit_generator
 
 
+@pytest.mark.usefixtures("in_process")
 def test_pendulums_torque(tmp_path: Path) -> None:
     """With scaled actions the torque is twice what the network says, and never above 2."""
     env = gymnasium.make("Pendulum-v1")
@@ -93,6 +95,7 @@ def test_pendulums_torque(tmp_path: Path) -> None:
     assert env.action_space.contains(result.policy(100 * obs))
 
 
+@pytest.mark.usefixtures("in_process")
 def test_observations_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     result = quell.train("lqr-302", method="es", horizon=20, out=tmp_path, **SHORT)
     with pytest.raises(UsageError, match=r"observations of 3 numbers, not of shape \(4,\)"):
@@ -111,12 +114,12 @@ class TestOwnEnvironments:
             return Recorded(SPACES["box"])
 
         env: Recorded | Callable[[], Recorded] = make() if how == "environment" else make
-        settings = {**SHORT, "method": "es", "workers": 2}
+        settings = {**SHORT, "method": "es"}
         whole = quell.train(env, horizon=20, out=tmp_path, **settings)
         half = quell.train(env, horizon=20, out=tmp_path, **{**settings, "steps": 100})
         with pytest.raises(UsageError, match=r"pass it again, as in quell.resume\(path, env=make_env\)"):
             quell.resume(half.path, steps=200, progress=False)
-        rest = quell.resume(half.path, steps=200, env=env, progress=False)
+        rest = quell.resume(half.path, steps=200, env=env, workers=2, progress=False)
         assert rest.theta.tobytes() == whole.theta.tobytes()
         assert quell.load(half.path, env=env).config.horizon == 20
         written = [path.read_bytes() for path in half.path.rglob("*") if path.is_file()]
@@ -138,7 +141,7 @@ class TestOwnEnvironments:
             "        return self.x, -float(abs(self.x[0])), False, False, {}\n"
             "def run(env):\n"
             f"    return quell.train(env, horizon=10, method='es', pairs=2, steps=80, out={str(tmp_path)!r},\n"
-            "                       progress=False, workers=2).theta.tobytes()\n"
+            "                       progress=False, workers=1).theta.tobytes()\n"
             "same = {run(Line), run(Line()), run(lambda: Line())}\n"
             "print(len(same))\n"
         )
@@ -146,6 +149,7 @@ class TestOwnEnvironments:
         assert done.stdout == "1\n", done.stderr
 
 
+@pytest.mark.usefixtures("in_process")
 class TestNumbers:
     @pytest.mark.parametrize("steps", [1e3, np.int8(100)])
     def test_whole_numbers_however_they_come(self, steps: Any, tmp_path: Path) -> None:

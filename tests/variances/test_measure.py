@@ -56,6 +56,7 @@ def test_every_estimator_is_unbiased_and_cv_helps(found: Measurement) -> None:
     assert by_name["auto"].cosine.value > by_name["es"].cosine.value
 
 
+@pytest.mark.usefixtures("in_process")
 def test_the_variance_is_that_of_the_pairs(found: Measurement) -> None:
     """Iterations of one pair each, whose variance is five times that of five pairs: they agree to 25%."""
     es = next(s for s in summarise(found, None, np.random.default_rng(0)) if s.name == "es")
@@ -94,6 +95,7 @@ def test_on_ray() -> None:
     assert local.gains == remote.gains
 
 
+@pytest.mark.usefixtures("in_process")
 def test_samplings_are_independent() -> None:
     """Two sessions that differ in their number alone share nothing: neither directions nor returns are correlated, with
     each other or with training's (|r| < 4 / sqrt(n), n = 200 pairs times d); the same number gives the same."""
@@ -131,6 +133,7 @@ class Halved(Score):
         return dataclasses.replace(plain, gradient=plain.gradient / 2)
 
 
+@pytest.mark.usefixtures("in_process")
 def test_bias_in_every_metric_against_the_closed_form() -> None:
     """On the linear-Gaussian task the gradient is known, so that of a bias of half of it is: B^2 = grad' M grad / 4.
 
@@ -169,6 +172,7 @@ def test_a_less_noisy_reference_sees_smaller_biases(found: Measurement) -> None:
     assert fine.high - fine.low < 0.5 * (coarse.high - coarse.low)
 
 
+@pytest.mark.usefixtures("in_process")
 def test_a_biased_estimator_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The reward-to-go as eq. (5) prints it, without its discount: it must be called biased."""
     sound = policy_gradient.advantages

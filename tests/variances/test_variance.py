@@ -15,6 +15,8 @@ from quell.errors import UsageError
 from quell.estimate.score import Score
 from quell.stats import Interval
 
+pytestmark = pytest.mark.usefixtures("in_process")
+
 SETTINGS = {"horizon": 6, "policy.hidden": ()}
 SMALL = ["lqr-302", "--settings", "horizon", "6", "policy.hidden", "[]", "--pairs", "20", "--warmup", "10"]
 

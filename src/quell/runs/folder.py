@@ -161,9 +161,7 @@ class Run:
         """Say which packages are not those that the run was begun with: bits may then differ."""
         with suppress(*files.MALFORMED):
             before, now = files.read_json(self.path / "versions.json")["packages"], packages()
-            others = [
-                f"{name} {before[name]} (now {now[name]})" for name in now if before.get(name, now[name]) != now[name]
-            ]
+            others = [f"{name} {old} (now {now[name]})" for name, old in before.items() if now.get(name, old) != old]
             if others:
                 warnings.warn(
                     f"this run was begun with {', '.join(others)}: results may differ in their bits", stacklevel=3

@@ -8,6 +8,7 @@ from conftest import Collector
 from linear_gaussian import POLICY, THETA, LinearGaussian
 
 from quell.estimate.control_variate.advantage import AdvantageControlVariate
+from quell.estimate.critic.network import NetworkCritic
 from quell.perturb.gaussian import Gaussian
 
 
@@ -16,7 +17,7 @@ def test_the_variance_it_tells_is_that_of_its_gradients(pairs: int) -> None:
     """From pairs, or, with one alone, from batch to batch: the mean of what 400 batches tell against the variance of
     their gradients, within 25% (a standard error of either is below 8%)."""
     data = Collector(LinearGaussian(), POLICY, pairs=pairs, directions=Gaussian(sigma=0.3), seed=5)
-    estimator = AdvantageControlVariate(gamma=1.0, trace=1.0)
+    estimator = AdvantageControlVariate(gamma=1.0, trace=1.0, critic=NetworkCritic(updates=10))
     state, gradients, told = estimator.init(data.problem), [], []
     for iteration in range(500):
         found = data.estimate(estimator, data.batch(THETA, iteration), state)

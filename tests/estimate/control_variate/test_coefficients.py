@@ -72,7 +72,7 @@ def test_moments_find_the_optimal_coefficient(rho: float) -> None:
         shaping="none", discount=FixedDiscounts(gammas=(1.0,)), coefficients=coefficients, baseline="none"
     )
     theta, state = np.zeros(policy.dim, np.float32), estimator.init(data.problem)
-    for t in range(12):
+    for t in range(4):
         state = data.estimate(estimator, data.batch(theta, t), state).state
     es = (1 + rho**2 / 2) * d + 1
     re = ((1 + 1 / rho**2) * d + 1) / 2

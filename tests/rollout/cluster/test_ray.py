@@ -24,7 +24,7 @@ from quell.rollout.cluster.session import Session
 from quell.rollout.cpu import Cpu
 from quell.types import Episodes
 
-ITERATIONS = 3
+ITERATIONS = 2
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def expected() -> str:
     return local(ITERATIONS)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 def test_same_theta_as_the_local_engine(workers: int, cluster: set[str], expected: str) -> None:
     assert run(trainer(Ray(workers=workers)), ITERATIONS)[0] == expected
 
@@ -117,7 +117,7 @@ def test_something_else_at_the_address_is_a_clear_error(monkeypatch: pytest.Monk
     assert time.monotonic() - started < 30
 
 
-@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("cores", [2, pytest.param(1, marks=pytest.mark.slow)])
 def test_worker_cores(cores: int, cluster: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker of two cores is asked of Ray as such, has two processes of its own, and gives the same bits."""
     monkeypatch.setattr("quell.rollout.cluster.default_workers", lambda: 5)

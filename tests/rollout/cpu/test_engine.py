@@ -35,7 +35,9 @@ def run(workers: int, name: str, *, horizon: int = 60, pairs: int = 4, normalise
         return digest_of_rollouts(engine.rollout(theta, Episodes.of_pairs(3, pairs, record=True, states=2), stats))
 
 
-@pytest.mark.parametrize("name", ["halfcheetah", "walker2d", "swimmer", "lqr"])
+@pytest.mark.parametrize(
+    "name", ["walker2d", "lqr", *(pytest.param(name, marks=pytest.mark.slow) for name in ("halfcheetah", "swimmer"))]
+)
 def test_results_do_not_depend_on_the_number_of_workers(name: str) -> None:
     assert len({run(workers, name, normalise=name == "walker2d") for workers in (1, 2, 3)}) == 1
 
@@ -47,6 +49,7 @@ def test_how_many_processes() -> None:
         Cpu(workers=0).validate()
 
 
+@pytest.mark.usefixtures("no_pause")
 @pytest.mark.parametrize(
     ("trouble", "message"),
     [

@@ -33,6 +33,7 @@ from quell.rollout.simulate import Setting
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 ATTEMPTS = 4
 TICK = 0.5  # seconds between looks at who stands still
+PAUSE = 2.0  # seconds before a third attempt, doubled by each further one: memory may be short for a moment
 STARTING = 120.0  # seconds that a new process may take, at least
 LEAVING = 5.0  # seconds that an idle worker is given to end by itself
 
@@ -173,7 +174,7 @@ class Crew:
         if job.attempts >= ATTEMPTS:
             raise EngineFailure(f"{job.troubles[-1]}; so did the {ATTEMPTS - 1} before it", lost=True)
         if job.attempts > 1:
-            time.sleep(0.5 * 2**job.attempts)  # memory may be short for a moment
+            time.sleep(PAUSE * 2 ** (job.attempts - 2))
         self._replace(place)
         self._give(place, job)
 
