@@ -116,11 +116,14 @@ def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def full_name(name: str, known: Iterable[str]) -> str | None:
-    """The setting that a name stands for: itself, or of those that end in it the only one least deep; or None."""
+    """The setting that a name stands for: itself, or of those that end in it the only one least deep; or None.
+
+    A critic's settings are always called its own: `lr` is the step's, also where the chosen step has none.
+    """
     names = list(known)
     if name in names:
         return name
-    fitting = [setting for setting in names if setting.endswith(f".{name}")]
+    fitting = [one for one in names if one.endswith(f".{name}") and ("." in name or ".critic." not in one)]
     fitting = [setting for setting in fitting if setting.count(".") == min(one.count(".") for one in fitting)]
     if len(fitting) > 1:
         raise UsageError(f"`{name}=...` could be {' or '.join(f'`{one}=...`' for one in fitting)}: say which")

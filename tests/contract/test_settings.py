@@ -240,6 +240,8 @@ def test_of_two_names_the_one_nearer_to_the_surface_is_meant() -> None:
     assert config.policy.hidden == ()
     assert config.estimator.critic.hidden != ()  # type: ignore[attr-defined]
     assert full_name("lr", ["estimator.critic.lr", "step.lr"]) == "step.lr"
+    assert full_name("lr", ["estimator.critic.lr", "step.kl"]) is None  # not the critic's in silence
+    assert full_name("critic.lr", ["estimator.critic.lr", "step.kl"]) == "estimator.critic.lr"
 
 
 def test_an_ambiguous_flag_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
