@@ -61,8 +61,8 @@ def test_versions_agree() -> None:
 
 
 def test_no_invented_home() -> None:
-    """Addresses that pages and metadata name are of others' documentation; ours has none yet."""
-    known = {"gymnasium.farama.org", "docs.ray.io"}
+    """Addresses that pages and metadata name are of the paper and others' documentation; ours has none yet."""
+    known = {"arxiv.org", "gymnasium.farama.org", "docs.ray.io"}
     for page in [ROOT / "README.md", ROOT / "CITATION.cff", ROOT / "pyproject.toml", *ROOT.glob("docs/*.md")]:
         assert set(re.findall(r"https?://([\w.-]+)", page.read_text())) <= known, page.name
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from ablation import VARIANTS, Arguments, config, main, plan, render
 
 from quell.config import changed
 from quell.runs.record import read
+from quell.stats import verdict
 
 RESULTS = Path(__file__).parents[2] / "results" / "ablation"
 
@@ -49,3 +51,22 @@ def test_episodes_are_counted_where_they_end_early() -> None:
     counted = {job.config.task for job in plan(Arguments()) if job.label == "cv-episodes"}
     assert counted == {"hopper", "walker2d"}
     assert "cv-episodes" in VARIANTS
+
+
+def test_ten_fresh_seeds_of_the_swingup() -> None:
+    names = ("cv-natural", "pg-natural")
+    scores = {
+        name: [
+            float(np.mean(read(path).final["mean_action"])) for path in (RESULTS / "swingup").glob(f"*-{name}-*.json")
+        ]
+        for name in names
+    }
+    assert [len(found) for found in scores.values()] == [10, 10]
+    chance, said = verdict(*scores.values())
+    assert chance is not None
+    page = (RESULTS / "README.md").read_text()
+    for name, found in scores.items():
+        assert f"| {name} | {np.mean(found):.0f} ± {np.std(found, ddof=1):.0f} |" in page
+    assert f"{chance.value:.2f} [{chance.low:.2f}, {chance.high:.2f}], {said} |" in page
+    printed = (RESULTS.parents[1] / "docs" / "natural.md").read_text()
+    assert "{:.0f} against {:.0f}, no difference".format(*(np.mean(scores[name]) for name in names)) in printed
