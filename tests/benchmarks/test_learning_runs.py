@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import learning
@@ -15,10 +16,10 @@ RESULTS = Path(__file__).parents[2] / "results"
 
 
 @pytest.mark.parametrize(
-    "folder", ["learning", "step-size", "step-size/walker2d", "initial-policy", "front-door", "lqr"]
+    "folder", ["learning", "step-size", "step-size/walker2d", "initial-policy", "front-door", "lqr", "one-setting"]
 )
 def test_the_committed_tables_are_what_the_records_give(folder: str) -> None:
-    files = [path for path in (RESULTS / folder).glob("*.json") if path.name != "untrained.json"]
+    files = [path for path in (RESULTS / folder).glob("*.json") if path.name not in ("untrained.json", "rounds.json")]
     assert learning.table(learning.read_groups(files)) == (RESULTS / folder / "table.md").read_text()
 
 
@@ -37,6 +38,39 @@ def test_the_demo_holds_on_disjoint_sets_of_seeds() -> None:
         cells = [f"{value:.0f}" for value in (np.mean(own), min(own), np.mean(plain), max(plain))]
         assert " | ".join([f"| {seeds[0]} to {seeds[-1]}", *cells]) in printed
     assert len(sets) >= 4
+
+
+def test_one_setting_for_two_tasks() -> None:
+    """results/one-setting and docs/natural.md against their records and the benchmark's."""
+    rounds = json.loads((RESULTS / "one-setting" / "rounds.json").read_text())
+    pages = [(RESULTS / "one-setting" / "README.md").read_text(), (RESULTS.parent / "docs" / "natural.md").read_text()]
+    for task in ("hopper", "swimmer"):
+        groups = {
+            "": [RESULTS / "benchmark" / "summaries" / f"{task}-cv-{seed}.json" for seed in range(5)],
+            **{
+                label: [RESULTS / "one-setting" / f"{task}-tuned-cv-{label}-1000000-{seed}.json" for seed in range(5)]
+                for label in ("referee", "referee-fixed")
+            },
+        }
+        for files in groups.values():
+            scores = [float(np.mean(read(file).final["mean_action"])) for file in files]
+            assert all(f"| {np.mean(scores):.0f} ± {np.std(scores, ddof=1):.0f} |" in page for page in pages)
+            assert f"| {' '.join(f'{score:.0f}' for score in scores)} |" in pages[0]
+        digits = 0 if task == "hopper" else 1
+        for gamma in (0.995, 1.0):
+            gains = [
+                gain for name, run in rounds.items() if name.startswith(task) for used, gain in run if used == gamma
+            ]
+            told = f"{np.mean(gains):.{digits}f} ± {np.std(gains, ddof=1) / np.sqrt(len(gains)):.{digits}f}"
+            assert all(told in page for page in pages), told
+
+
+def test_swimmers_that_keep_their_noise() -> None:
+    files = [*(RESULTS / "tuning" / "settings").glob("swimmer-cv-fix.6-*.json")]
+    files += [RESULTS / "benchmark" / "summaries" / f"swimmer-cv-{seed}.json" for seed in range(5)]
+    fast = [file for file in files if float(np.mean(read(file).final["mean_action"])) >= 355]
+    assert (len(fast), len(files)) == (10, 11)
+    assert "ten of the eleven seeds tried end at 355 or more" in (RESULTS.parent / "docs" / "natural.md").read_text()
 
 
 def test_runs_are_planned_trained_and_not_repeated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
