@@ -141,7 +141,7 @@ def test_rendering_nothing_is_refused(tmp_path: Path) -> None:
 def test_the_page_on_natural_steps_prints_what_was_measured() -> None:
     """docs/natural.md against results/variance/natural: untrained policies, then trained ones."""
     page = (RESULTS.parent / "docs" / "natural.md").read_text()
-    lines = [line for line in page.splitlines() if line.startswith("| ") and line.count("[") > 5]
+    lines = [line for line in page.splitlines() if line.startswith("| ") and line.count("e-0") > 5]
     rows = [line.strip("| ").split(" | ") for line in lines]
     assert len(rows) == len(list((RESULTS / "variance" / "natural").glob("*.json"))) == 13
     for place, (task, *cells) in enumerate(rows):
