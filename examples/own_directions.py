@@ -30,11 +30,12 @@ class LayerByLayer(quell.Directions):
 
 
 if __name__ == "__main__":
-    task = quell.task("swimmer")
-    layers = quell.GaussianPolicy().make(task).layout.values()  # weights, biases, ..., log-std
+    task, policy = quell.task("swimmer"), quell.GaussianPolicy()
+    layers = policy.make(task).layout.values()  # weights, biases, ..., log-std
     result = quell.train(
         task,
         method="cv",  # the control variate works on any directions
+        policy=policy,
         directions=LayerByLayer(sizes=tuple(where.stop - where.start for where, _ in layers)),
         steps=int(sys.argv[1]) if len(sys.argv) > 1 else 100_000,
     )

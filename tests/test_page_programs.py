@@ -94,6 +94,18 @@ def test_make_does_what_it_is_asked_for(words: list[str], checkout: Path) -> Non
 
 
 SHORT = {
+    "benchmarks/ablation.py": [
+        "--tasks",
+        "swimmer",
+        "--variants",
+        "es-adam",
+        "--seeds",
+        "1",
+        "--steps",
+        "2000",
+        "--out",
+        ".",
+    ],
     "benchmarks/cluster.py": ["--rounds", "1", "--widths", "1"],
     "benchmarks/normalisation.py": ["--tasks", "swimmer", "--pairs", "2", "--iterations", "20"],
     "benchmarks/same_bits.py": ["--methods", "es", "--tasks", "swimmer", "--no-ray"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import subprocess
@@ -19,7 +20,10 @@ CODES = [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "quell", "train", *arguments, "--workers", "1", "--method", "es", "--name", "x"]
-    return subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    heard = functools.partial(signal.signal, signal.SIGHUP, signal.SIG_DFL)  # also where the tests run under nohup
+    return subprocess.Popen(
+        command, cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=heard
+    )
 
 
 def until_begun(run: Path) -> None:
@@ -35,7 +39,10 @@ def test_one_signal_saves_and_says_which(number: int, code: int, tmp_path: Path)
         until_begun(run)
         time.sleep(0.2)
         process.send_signal(number)
-        _, errors = process.communicate(timeout=60)
+        patience = threading.Timer(60, process.kill)
+        patience.start()
+        _, errors = process.communicate()
+        patience.cancel()
     assert process.returncode == code
     assert "stopping: this iteration is finished (the " in errors
     assert "quell resume" in errors

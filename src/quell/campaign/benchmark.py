@@ -46,7 +46,7 @@ def table(
 
 
 def _scores(found: Grid, methods: Sequence[str], published: Mapping[str, Mapping[str, str]]) -> str:
-    """The best of a row in bold, with all whose seeds overlap and are not told from it by a test; last, mean ranks."""
+    """The best of several in bold, with those whose seeds overlap and no test tells from it; last, mean ranks."""
     rows = []
     for task, row in found.items():
         known = {name: scores(row[name]) for name in methods if name in row}
@@ -54,7 +54,7 @@ def _scores(found: Grid, methods: Sequence[str], published: Mapping[str, Mapping
         cells = [task, steps(max(run.config.steps for runs in row.values() for run in runs))]
         for name in methods:
             text = _cell(known.get(name, [])) + (f" {NO_REWARD}" if _flat(row.get(name, ())) else "")
-            leads = name in known and min(known[best]) <= max(known[name])
+            leads = len(known) > 1 and name in known and min(known[best]) <= max(known[name])
             leads = leads and verdict(known[best], known[name])[1] != "above"
             cells.append(f"**{text}**" if leads else text)
         rows.append([*cells, *(other.get(task, "") for other in published.values())])
