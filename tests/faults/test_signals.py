@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import signal
 import subprocess
@@ -20,10 +19,11 @@ CODES = [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "quell", "train", *arguments, "--workers", "1", "--method", "es", "--name", "x"]
-    heard = functools.partial(signal.signal, signal.SIGHUP, signal.SIG_DFL)  # also where the tests run under nohup
-    return subprocess.Popen(
-        command, cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=heard
-    )
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the child hears it also where the tests run under nohup
+    try:
+        return subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def until_begun(run: Path) -> None:
