@@ -152,8 +152,10 @@ class Unread(UsageError):
         known = list(flatten(config))
         own = [key for key in known if "." in key]
         spelled = flag if flags else str
-        shortened = (key.rpartition(".")[2] for key in known)
+        shortened = (key.rpartition(".")[2] for key in known if ".critic." not in key)
         hint = did_you_mean(name, [*known, *shortened, *others], flag if flags else repr)
+        if any(key.endswith(f".critic.{name}") for key in known):
+            hint = f" (the critic's is {spelled(f'critic.{name}')})"
         listed = ", ".join(map(spelled, own))
         super().__init__(f"method {config.method!r} reads no setting {spelled(name)!r}{hint}; it reads: {listed}")
 

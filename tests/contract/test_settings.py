@@ -244,6 +244,11 @@ def test_of_two_names_the_one_nearer_to_the_surface_is_meant() -> None:
     assert full_name("critic.lr", ["estimator.critic.lr", "step.kl"]) == "estimator.critic.lr"
 
 
+def test_a_critics_setting_is_pointed_to(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "swimmer", "--lr", "0.1"]) == 2
+    assert "reads no setting '--lr' (the critic's is --critic.lr); it reads: " in capsys.readouterr().err
+
+
 def test_an_ambiguous_flag_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "lqr", "--preset", "paper", "--rate", "0.1"]) == 2
     assert "`--rate ...` could be `--estimator.discount.rate ...` or" in capsys.readouterr().err
