@@ -53,11 +53,9 @@ _MODULES["metrics"] = "quell.runs.metrics"
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = ["Batch", "Callback", "CategoricalPolicy", "Context", "ControlVariate", "Cpu", "DeterministicPolicy"]
-__all__ += ["Directions"]
-__all__ += ["Draw", "Engine", "Episodes", "Estimate", "Estimator", "GaussianPolicy", "Needs", "Pair", "Policy"]
-__all__ += ["PolicyGradient", "Problem", "QuellError", "Ray", "Result", "Rollouts", "Rows", "Score", "Step"]
-__all__ += ["TrainedPolicy", "Trajectories", "UsageError", "evaluate", "load", "resume", "task", "train"]
-__all__ += ["variance"]
+__all__ += ["Directions", "Draw", "Engine", "Episodes", "Estimate", "Estimator", "GaussianPolicy", "Needs", "Pair"]
+__all__ += ["Policy", "PolicyGradient", "Problem", "QuellError", "Ray", "Result", "Rollouts", "Rows", "Score", "Step"]
+__all__ += ["TrainedPolicy", "Trajectories", "UsageError", "evaluate", "load", "resume", "task", "train", "variance"]
 
 
 def __getattr__(name: str) -> Any:

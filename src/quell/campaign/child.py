@@ -56,9 +56,7 @@ def run(job: Job) -> int:
     callbacks = [Reporter()]
     task = trusted(job.trust, horizon=job.config.horizon or 0) if job.trust else None
     with _folder(job) as folder:
-        state = run_training(
-            job.config, folder, compute=default_compute(1), callbacks=callbacks, resume=True, task=task
-        )
+        state = run_training(job.config, folder, compute=default_compute(1), callbacks=callbacks, task=task)
         if not state.finished(job.config):
             return STOPPED
         record_of(load(folder.path, env=task), job.episodes, job.label).write(job.record)

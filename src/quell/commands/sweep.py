@@ -8,11 +8,12 @@ from typing import Annotated, Any
 from quell.campaign.runner import Runner
 from quell.campaign.sweep import Sweep, parse_grid, trials
 from quell.commands.arguments import UNSET
-from quell.commands.train import Asked, read_settings
-from quell.config import check_out, check_run_name
+from quell.commands.train import read_settings
+from quell.config import Config, check_out, check_run_name
 from quell.errors import UsageError
 from quell.rollout import default_workers
 from quell.runs.folder import folder_name
+from quell.tasks import Task
 from quell.terminal.campaign import CampaignDisplay
 from quell.terminal.tables import show
 from quell.training.methods import make_policy, make_task
@@ -47,17 +48,18 @@ class SweepFlags:
 
 
 def main(arguments: list[str]) -> int:
-    asked = read_settings(arguments, SweepFlags, command="sweep", description=DESCRIPTION)
-    grid, random = asked.others.pop("grid"), asked.others.pop("random")
+    config, _, own, given = read_settings(arguments, SweepFlags, command="sweep", description=DESCRIPTION)
+    grid, random = own.pop("grid"), own.pop("random")
     if not grid:
         raise UsageError("what shall vary? --grid SETTING=VALUE,VALUE")
     if random is not None and random < 1:
         raise UsageError(f"--random {random} must be at least 1")
-    return run(asked, trials(parse_grid(grid, asked.config), random), **asked.others)
+    return run(config, given, trials(parse_grid(grid, config), random), **own)
 
 
 def run(
-    asked: Asked,
+    config: Config,
+    given: Task | None,
     chosen: list[dict[str, Any]],
     *,
     seeds: int,
@@ -70,9 +72,8 @@ def run(
     for flag, value in (("seeds", seeds), ("episodes", episodes), ("jobs", jobs)):
         if value is not None and value < 1:
             raise UsageError(f"--{flag} {value} must be at least 1")
-    config, given = asked.config, asked.given
     folder = out / check_run_name(name or f"{folder_name(config.task)}-{config.method}")
-    sweep = Sweep(config, chosen, seeds, episodes, folder, asked.trust)
+    sweep = Sweep(config, chosen, seeds, episodes, folder, given.name if given else "")
     todo = sweep.jobs()
     for job in todo:  # complain before the first run
         make_policy(job.config, given or make_task(job.config))
