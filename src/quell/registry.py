@@ -129,19 +129,17 @@ def replace(owner: Any, changes: Mapping[str, Any], prefix: str = "") -> Any:
 
     A field that is a strategy takes an object, a name, or a mapping with its settings and possibly its "name".
     """
-    fields = {item.name: item for item in dataclasses.fields(owner)}
-    fresh: dict[str, Any] = {}
-    unknown = []
+    fields, unknown = [item.name for item in dataclasses.fields(owner)], []
     for key, value in sorted(changes.items(), key=lambda item: "." in item[0]):
         name, _, rest = key.partition(".")
-        if name not in fields:
+        if name in fields:
+            fresh = _changed(getattr(owner, name), {rest: value} if rest else value, name, prefix)
+            owner = dataclasses.replace(owner, **{name: fresh})
+        else:
             unknown.append(f"there is no setting {prefix + name!r}{did_you_mean(name, fields)}")
-            continue
-        current = fresh.get(name, getattr(owner, name))
-        fresh[name] = _changed(current, {rest: value} if rest else value, name, prefix)
     if unknown:
         raise UsageError("; ".join(unknown))
-    return dataclasses.replace(owner, **fresh)
+    return owner
 
 
 def _changed(current: Any, value: Any, name: str, prefix: str) -> Any:

@@ -3,11 +3,10 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from quell.campaign.runner import Runner
 from quell.campaign.sweep import Sweep, parse_grid, trials
-from quell.commands.arguments import UNSET
 from quell.commands.train import read_settings
 from quell.config import Config, check_out, check_run_name
 from quell.errors import UsageError
@@ -33,17 +32,17 @@ class SweepFlags:
 
     grid: tuple[str, ...] = ()
     """What to vary, as SETTING=VALUE,VALUE,...; several make a grid."""
-    random: Annotated[int | None, UNSET] = None
+    random: int | None = None
     """As many combinations of the grid, drawn at random, instead of all."""
     seeds: int = 3
     """Seeds 0 to SEEDS-1 of each."""
     episodes: int = 20
     """Episodes of each final evaluation."""
-    jobs: Annotated[int | None, UNSET] = None
+    jobs: int | None = None
     """Runs at a time, one process each; by default one per core."""
     out: Path = Path("runs/sweeps")
     """Where sweeps go."""
-    name: Annotated[str | None, UNSET] = None
+    name: str | None = None
     """The sweep's folder there, instead of <task>-<method>."""
 
 
