@@ -12,6 +12,7 @@ Variances are measured across whole iterations. The spread of the pairs within o
 are drawn jointly (a Halton sequence: 55 to 85 times too small).
 """
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,7 +25,7 @@ from quell.errors import UsageError
 from quell.estimate import Estimator
 from quell.rollout import Compute
 from quell.tasks.base import Task
-from quell.terminal.progress import Counter
+from quell.terminal.progress import counter
 from quell.variances.fisher import geometry
 from quell.variances.gain import gains, parse_step
 from quell.variances.measure import measure
@@ -80,7 +81,7 @@ def variance(
     rows = _rows(methods.split(",") if isinstance(methods, str) else methods, [reference, *stepped], point.sigma)
     if any(row.biased for row in rows if row.name == reference):
         raise UsageError(f"{reference!r} declares a bias, so biases cannot be measured against it")
-    with Counter(plain=None if progress else True) as tell:
+    with counter(shown=progress and sys.stderr.isatty()) as tell:
         shape = geometry(point, compute=compute)
         more: dict[str, Any] = {"compute": compute, "tell": tell}
         other_iterations = max(2, others // batch) if others else None
