@@ -8,7 +8,8 @@ import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 
-from quell.errors import QuellError, as_flags, did_you_mean
+from quell import __version__
+from quell.errors import QuellError, did_you_mean
 from quell.terminal.stopping import heard
 from quell.terminal.streams import open_all, say
 
@@ -55,8 +56,6 @@ def main(arguments: list[str] | None = None) -> int:
         print(HELP.format(commands="\n".join(f"  {name:<10}{text}" for name, text in COMMANDS.items())))
         return 0
     if arguments[0] in ("-V", "--version"):
-        from quell import __version__
-
         print(f"quell {__version__}")
         return 0
     command, *rest = arguments
@@ -77,7 +76,7 @@ def guarded(command: Callable[[], int], *, alone: bool = False) -> int:
         with heard() if alone else nullcontext():
             return command()
     except QuellError as error:
-        return _fail(as_flags(str(error)), error.exit_code)
+        return _fail(error.as_flags(), error.exit_code)
     except KeyboardInterrupt as error:
         return _fail(str(error) or "interrupted", 128 + getattr(error, "signal", signal.SIGINT))
     except BrokenPipeError:  # the reader of our output went away, as `quell ... | head` does

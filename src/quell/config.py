@@ -7,7 +7,7 @@ path (`estimator.coefficients.rate`), of which the beginning may be left out whe
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -147,21 +147,21 @@ def replace(config: Config, changes: Mapping[str, Any], *, lenient: bool = False
 class Unread(UsageError):
     """The refusal of a setting that nothing chosen reads, with those that are read."""
 
-    def __init__(self, config: Config, name: str, *, flags: bool = False, others: Iterable[str] = KEYWORDS) -> None:
+    def __init__(self, config: Config, name: str, others: Iterable[str] = KEYWORDS) -> None:
         self.config, self.name, self.others = config, name, others
-        known = list(flatten(config))
-        own = [key for key in known if "." in key]
-        spelled = flag if flags else str
-        shortened = (key.rpartition(".")[2] for key in known if ".critic." not in key)
-        hint = did_you_mean(name, [*known, *shortened, *others], flag if flags else repr)
-        if any(key.endswith(f".critic.{name}") for key in known):
-            hint = f" (the critic's is {spelled(f'critic.{name}')})"
-        listed = ", ".join(map(spelled, own))
-        super().__init__(f"method {config.method!r} reads no setting {spelled(name)!r}{hint}; it reads: {listed}")
+        super().__init__(self._said(str, repr))
 
-    def as_flag(self) -> "Unread":
-        """The same for the command line."""
-        return Unread(self.config, self.name, flags=True, others=self.others)
+    def as_flags(self) -> str:
+        return self._said(flag, flag)
+
+    def _said(self, spelled: Callable[[str], str], shown: Callable[[str], str]) -> str:
+        known = list(flatten(self.config))
+        shortened = (key.rpartition(".")[2] for key in known if ".critic." not in key)
+        hint = did_you_mean(self.name, [*known, *shortened, *self.others], shown)
+        if any(key.endswith(f".critic.{self.name}") for key in known):
+            hint = f" (the critic's is {spelled(f'critic.{self.name}')})"
+        listed = ", ".join(spelled(key) for key in known if "." in key)
+        return f"method {self.config.method!r} reads no setting {spelled(self.name)!r}{hint}; it reads: {listed}"
 
 
 def parse_value(text: str) -> Any:

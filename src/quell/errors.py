@@ -5,16 +5,18 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 
 class QuellError(Exception):
     """Something went wrong that has a plain explanation; the command line prints it without a traceback."""
 
     exit_code = 1
+
+    def as_flags(self) -> str:
+        """What it says, in the words of the command line."""
+        return as_flags(str(self))
 
 
 class UsageError(QuellError):
@@ -37,39 +39,25 @@ class EngineFailure(QuellError):
         super().__init__(message)
         self.lost = lost
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return partial(type(self), lost=self.lost), (str(self),)  # so that it crosses from a worker process
-
 
 class EnvironmentFailure(EngineFailure):
     """An environment raised, or returned what its own spaces rule out; the message says how to replay it."""
 
 
 EXTRAS = {
-    "plot": "matplotlib",
-    "report": "jinja2",
-    "video": "imageio_ffmpeg",
-    "dm": "dm_control",
-    "robo": "pybullet_envs_gymnasium",
-    "box2d": "Box2D",
-    "envpool": "envpool",
-    "ray": "ray",
-    "wandb": "wandb",
-    "mlflow": "mlflow",
-    "onnx": "onnx",
+    **{"plot": "matplotlib", "report": "jinja2", "video": "imageio_ffmpeg"},
+    **{"dm": "dm_control", "robo": "pybullet_envs_gymnasium", "box2d": "Box2D"},
+    **{name: name for name in ("envpool", "ray", "wandb", "mlflow", "onnx")},
 }
 """Optional dependency group -> the module that shows whether it is installed."""
 
 
 class MissingExtra(UsageError):
-    """An optional dependency is not installed."""
+    """An optional dependency group is not installed: which, and what needs it."""
 
-    def __init__(self, extra: str, what: str) -> None:
-        super().__init__(f"{what} needs the optional dependency group {extra!r}: pip install 'quell[{extra}]'")
-        self.extra, self.what = extra, what
-
-    def __reduce__(self) -> "tuple[type[MissingExtra], tuple[str, str]]":
-        return MissingExtra, (self.extra, self.what)  # so that it crosses from a worker process
+    def __str__(self) -> str:
+        extra, what = self.args
+        return f"{what} needs the optional dependency group {extra!r}: pip install 'quell[{extra}]'"
 
 
 def require(extra: str, what: str) -> None:
@@ -83,10 +71,9 @@ def require_memory(size: int, what: str) -> None:
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     with suppress(OSError, ValueError):
         limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    if size > min(limits):
-        raise UsageError(
-            f"{what} would take {size / 2**30:,.0f} GiB of memory, and there are {min(limits) / 2**30:.0f}"
-        )
+    wanted, there = size / 2**30, min(limits) / 2**30
+    if wanted > there:
+        raise UsageError(f"{what} would take {wanted:,.0f} GiB of memory, and there are {there:.0f}")
 
 
 def as_flags(text: str) -> str:

@@ -4,7 +4,7 @@ import dataclasses
 import io
 import re
 from contextlib import redirect_stderr, suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
@@ -12,7 +12,6 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 from quell.errors import UsageError, did_you_mean, flag
 
 Form = TypeVar("Form")
-NOTHING = tyro.MISSING_NONPROP
 UNSET = tyro.conf.arg(help_behavior_hint="")
 """Annotates a flag whose default is None: its text says what that means."""
 NUMBERS = ConstructorRegistry()
@@ -54,42 +53,37 @@ def _whole(text: str) -> int:
         raise
 
 
-def parse(
-    form: type[Form],
-    arguments: list[str],
-    *,
-    prog: str,
-    description: str | None = None,
-    default: Any = NOTHING,
-) -> Form:
-    """The arguments as an instance of `form`, whose fields are the flags."""
-    if default is NOTHING:
-        for word in arguments:
-            check_flag(word, [item.name for item in dataclasses.fields(form)], prog)  # type: ignore[arg-type]
-    said = io.StringIO()
+def take(arguments: list[str], flag: str) -> tuple[str | None, list[str]]:
+    """The value of a flag before the real parsing ("" if none follows, None without the flag), and the other words."""
+    for i, word in enumerate(arguments):
+        name, equals, value = word.partition("=")
+        if name == flag:
+            rest = arguments[i + 1 :] if equals else arguments[i + 2 :]
+            return value if equals else "".join(arguments[i + 1 : i + 2]), arguments[:i] + rest
+    return None, arguments
+
+
+def parse(form: type[Form], arguments: list[str], *, prog: str, description: str | None = None) -> Form:
+    """The arguments as an instance of `form`, whose fields are the flags; one that it does not have is refused."""
+    known = [item.name for item in dataclasses.fields(form)]  # type: ignore[arg-type]
+    for word in arguments:
+        given = word.partition("=")[0]
+        name = given.removeprefix("--").replace("-", "_")
+        if word.startswith("--") and not {name, name.removeprefix("no_")} & {"", "help", *known}:
+            raise UsageError(f"there is no option {given}{did_you_mean(name, known, flag)}; `{prog} --help` lists them")
+    return filled(form, arguments, prog, description)
+
+
+def filled(form: type[Form], arguments: list[str], prog: str, description: str | None) -> Form:
+    """The same without looking at the flags' names first."""
+    said, how = io.StringIO(), (tyro.conf.DisallowNone,)
     try:
         with redirect_stderr(said):
-            return tyro.cli(
-                form,
-                args=arguments,
-                prog=prog,
-                description=description,
-                default=default,
-                config=(tyro.conf.DisallowNone,),
-                registry=NUMBERS,
-            )
+            return tyro.cli(form, args=arguments, prog=prog, description=description, config=how, registry=NUMBERS)
     except SystemExit as stop:
         if not stop.code:
             raise
         raise UsageError(f"{_complaint(said.getvalue())}; `{prog} --help` explains") from None
-
-
-def check_flag(word: str, known: list[str], prog: str) -> None:
-    """Refuse a flag that a command does not have."""
-    given = word.partition("=")[0]
-    name = given.removeprefix("--").replace("-", "_")
-    if word.startswith("--") and not {name, name.removeprefix("no_")} & {"", "help", *known}:
-        raise UsageError(f"there is no option {given}{did_you_mean(name, known, flag)}; `{prog} --help` lists them")
 
 
 def _complaint(text: str) -> str:

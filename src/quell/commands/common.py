@@ -2,38 +2,19 @@
 
 import signal
 import sys
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from quell import tasks, zoo
+from quell import zoo
 from quell.api import Checkpoint, Result, load
 from quell.commands.arguments import UNSET
-from quell.errors import QuellError, UsageError
+from quell.commands.settings import own_task
 from quell.runs import Run
 from quell.runs.find import newest
-from quell.tasks.base import Task
 from quell.training.methods import falls_back
-
-
-def take_trusted(arguments: list[str], horizon: int | None = None) -> tuple[Task | None, list[str]]:
-    """The task of `--trust-import module:factory`, if given, and the other arguments.
-
-    This is the only way in which the command line imports a user's code; nothing in a run folder can ask for it.
-    `horizon` is the episodes' length, if it is not the environment's own.
-    """
-    for i, word in enumerate(arguments):
-        name, _, value = word.partition("=")
-        if name == "--trust-import":
-            rest = arguments[:i] + arguments[i + 1 + (not value) :]
-            value = value or (arguments[i + 1] if i + 1 < len(arguments) else "")
-            if not value:
-                raise UsageError("--trust-import needs a factory, as in --trust-import my_module:make_env")
-            return tasks.trusted(value, horizon=horizon or 0), rest
-    return None, arguments
 
 
 def find_run(path: Path | str) -> Path:
@@ -43,16 +24,6 @@ def find_run(path: Path | str) -> Path:
     if run != folder:
         print(f"the newest of {count} run{'s' * (count > 1)} in {path}: {run}", file=sys.stderr)
     return run
-
-
-def run_horizon(arguments: list[str]) -> int | None:
-    """The horizon that the run among the arguments records, for an environment that must be made again."""
-    trusting = any(word.startswith("--trust-import") for word in arguments)
-    for word in arguments if trusting else ():
-        with suppress(QuellError, OSError):
-            if not word.startswith("-"):
-                return Run.open(newest(zoo.located(word))[0]).config.horizon
-    return None
 
 
 @dataclass(frozen=True)
@@ -65,9 +36,13 @@ class OfRun:
     """Whose policy: the newest, or that of the best evaluation so far."""
     at: Annotated[int | None, UNSET] = None
     """As of this iteration: from the newest checkpoint up to it."""
+    trust_import: Annotated[str | None, UNSET] = None
+    """module:function that makes the environment, if it is your own; the module is imported."""
 
-    def load(self, env: Task | None) -> Result:
-        return load(find_run(self.run), at=self.at, checkpoint=self.checkpoint, env=env)
+    def load(self) -> Result:
+        run = find_run(self.run)
+        env = own_task(self.trust_import, Run.open(run).config.horizon)
+        return load(run, at=self.at, checkpoint=self.checkpoint, env=env)
 
 
 def described(result: Result) -> str:

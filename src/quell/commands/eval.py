@@ -8,7 +8,7 @@ import numpy as np
 
 from quell.api import evaluate
 from quell.commands.arguments import UNSET, parse
-from quell.commands.common import OfRun, described, run_horizon, take_trusted
+from quell.commands.common import OfRun, described
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,8 @@ class Arguments(OfRun):
 
 
 def main(arguments: list[str]) -> int:
-    given, arguments = take_trusted(arguments, run_horizon(arguments))
     parsed = parse(Arguments, arguments, prog="quell eval")
-    result = parsed.load(given)
+    result = parsed.load()
     rollouts = evaluate(
         result, episodes=parsed.episodes, mean_action=parsed.mean_action, seed=parsed.seed, workers=parsed.workers
     )

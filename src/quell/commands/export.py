@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from quell.commands.arguments import parse
-from quell.commands.common import OfRun, described, run_horizon, take_trusted
+from quell.commands.common import OfRun, described
 from quell.config import check_out
 from quell.errors import EXTRAS
 from quell.training.export import to_numpy, to_onnx
@@ -21,9 +21,8 @@ class Arguments(OfRun):
 
 
 def main(arguments: list[str]) -> int:
-    given, arguments = take_trusted(arguments, run_horizon(arguments))
     parsed = parse(Arguments, arguments, prog="quell export")
-    result = parsed.load(given)
+    result = parsed.load()
     check_out(parsed.out)
     written = to_numpy(result.policy, parsed.out)
     there = find_spec(EXTRAS["onnx"]) is not None

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from quell.commands.arguments import parse
-from quell.commands.common import OfRun, described, run_horizon, take_trusted
+from quell.commands.common import OfRun, described
 from quell.errors import EXTRAS, UsageError
 from quell.video import check_film, film
 
@@ -31,14 +31,13 @@ class Arguments(OfRun):
 
 
 def main(arguments: list[str]) -> int:
-    given, arguments = take_trusted(arguments, run_horizon(arguments))
     parsed = parse(Arguments, arguments, prog="quell play")
     check_film(parsed.video)
     if min(parsed.size) < 16 or max(parsed.size) > 4096:
         raise UsageError(f"--size must lie between 16 and 4096 pixels, got {parsed.size}")
     if not 0 < parsed.seconds <= LONGEST:
         raise UsageError(f"--seconds {parsed.seconds} must be greater than 0, and at most {LONGEST}")
-    result = parsed.load(given)
+    result = parsed.load()
     look: dict[str, Any] = {"size": parsed.size, "seconds": parsed.seconds}
     total = film(result, parsed.video, seed=parsed.seed, sample=parsed.sample, **look)
     print(f"{described(result)}\n  {parsed.video}: an episode whose return is {total:.1f}")

@@ -1,8 +1,9 @@
 """quell resume RUN: continue a run from its newest intact checkpoint."""
 
 from quell import zoo
-from quell.commands.common import find_run, report, run_horizon, stopped, take_trusted
-from quell.commands.settings import ResumeFlags, as_flags, parse, take_choices
+from quell.commands.arguments import take
+from quell.commands.common import find_run, report, stopped
+from quell.commands.settings import ResumeFlags, own_task, parse, take_choices
 from quell.config import changed, flatten, replace
 from quell.errors import UsageError
 from quell.runs import Run
@@ -17,7 +18,7 @@ EXAMPLE = "The defaults below are halfcheetah's, as an example: `quell resume RU
 
 
 def main(arguments: list[str]) -> int:
-    given, arguments = take_trusted(arguments, run_horizon(arguments))
+    factory, arguments = take(arguments, "--trust-import")
     if not arguments or (arguments[0].startswith("-") and not {"-h", "--help"} & set(arguments)):
         raise UsageError("which run? `quell resume RUN [options]`")
     if arguments[0] in ("-h", "--help"):
@@ -27,8 +28,7 @@ def main(arguments: list[str]) -> int:
     run = Run.open(find_run(arguments[0]))
     choices, rest = take_choices(arguments[1:])
     engine = choices.pop("engine", "cpu")
-    with as_flags():
-        default = replace(run.config, choices)
+    default, given = replace(run.config, choices), own_task(factory, run.config.horizon)
     config, compute, others = parse(rest, default, engine, ResumeFlags, prog=PROG, description=DESCRIPTION + OWN)
     after = flatten(config)
     settings = {name: after[name] for name in changed(run.config, config) if name in after}

@@ -2,45 +2,41 @@
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 
-from quell import registry
-from quell.commands.arguments import UNSET
-from quell.commands.arguments import parse as plain_parse
+from quell import registry, tasks
+from quell.commands.arguments import UNSET, filled
 from quell.config import STRATEGIES, Config, Unread, flatten, full_name
 from quell.errors import UsageError, did_you_mean
+from quell.errors import flag as as_flag
 from quell.rollout import Compute
+from quell.tasks.base import Task
 
 Field = tuple[str, Any, Any]
 """As `make_dataclass` takes it."""
-GROUPS = {
-    "common": ("steps", "seed", "method", "preset"),
-    "batch": ("pairs", "batch_steps", "shared_reset", "shared_noise", "normalise_obs"),
-    "episode": ("horizon", "task_settings"),
+GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "common": ("What is trained, and for how long.", ("steps", "seed", "method", "preset")),
+    "batch": ("What an iteration plays.", ("pairs", "batch_steps", "shared_reset", "shared_noise", "normalise_obs")),
+    "episode": ("What an episode is.", ("horizon", "task_settings")),
+    "saving": ("What is measured and kept on the way.", ()),
 }
-"""What `--help` shows together, the most used first; a config's other settings are about saving."""
-TITLES = {
-    "common": "What is trained, and for how long.",
-    "batch": "What an iteration plays.",
-    "episode": "What an episode is.",
-    "saving": "What is measured and kept on the way.",
-}
+"""What `--help` shows together, the most used first, and all other settings of a config at last."""
 
 
-def peek(arguments: list[str], flag: str) -> str | None:
-    """The value of a flag, before the real parsing, because defaults depend on it."""
-    for i, word in enumerate(arguments):
-        if word.startswith(f"{flag}="):
-            return word.partition("=")[2]
-        if word == flag and i + 1 < len(arguments):
-            return arguments[i + 1]
-    return None
+def own_task(factory: str | None, horizon: int | None) -> Task | None:
+    """The task of `--trust-import module:factory`, if given; `horizon` is set where it is not the environment's own.
+
+    This is the only way in which the command line imports a user's code; nothing in a run folder can ask for it.
+    """
+    if factory == "":
+        raise UsageError("--trust-import needs a factory, as in --trust-import my_module:make_env")
+    return tasks.trusted(factory, horizon=horizon or 0) if factory else None
 
 
 def take_choices(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
@@ -60,43 +56,29 @@ def take_choices(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
     return chosen, rest
 
 
-@contextmanager
-def as_flags() -> Iterator[None]:
-    """Around what speaks of settings by their names in Python: a refusal then speaks of flags."""
-    try:
-        yield
-    except Unread as refusal:
-        raise refusal.as_flag() from None
-
-
 def parse(
     arguments: list[str], default: Config, engine: str, others: type[Any], *, prog: str, description: str
 ) -> tuple[Config, Compute, dict[str, Any]]:
     """Parse all flags; `default` holds the strategies already chosen, `others` the command's own flags."""
     compute = registry.make("engine", engine)
-    shared = {item.name for item in dataclasses.fields(compute)} | {item.name for item in dataclasses.fields(others)}
+    shared = {*registry.hints(type(compute)), *registry.hints(others)}
     spelled = [_spelled_out(word, default, engine, shared) for word in arguments]
     pairs = itertools.pairwise(["", *spelled])
     arguments = [word for before, word in pairs if (before, word) != ("--policy.hidden", "linear")]  # no layers
     if {"-h", "--help"} & set(arguments):
         description += "\n\n" + _choices(default)
     fields = _fields(default)
-    plain = [name for name in fields if name not in STRATEGIES]
-    rest = tuple(name for name in plain if not any(name in own for own in GROUPS.values()))
-    groups = {**GROUPS, "saving": rest}
-    forms = {group: _dataclass(group, [fields[name] for name in own]) for group, own in groups.items()}
-    forms = {"common": forms.pop("common"), "others": others(), **forms, "engine": _form(compute)}
+    nested = [fields.pop(name) for name in STRATEGIES if name in fields]
+    del fields["task"]
+    forms: dict[str, Any] = {"common": None, "others": others()}  # in the order of --help
+    for group, (title, own) in GROUPS.items():
+        forms[group] = _form(title, [fields.pop(name) for name in own or list(fields)])
+    forms["engine"] = _form(f"{engine}: {type(compute).__doc__}".partition("\n")[0], _fields(compute).values())
     flat = [_field(name, Annotated[type(form), _nameless(name)], form) for name, form in forms.items()]
-    nested = [fields[name] for name in fields if name not in plain]
-    whole = dataclasses.make_dataclass("Arguments", [*flat, *nested])
-    parsed: Any = plain_parse(whole, arguments, prog=prog, description=description, default=whole())
-    changes: dict[str, Any] = {}
-    for group in groups:
-        changes |= _read(getattr(parsed, group), default)
-    for name, *_ in nested:
-        changes |= _read(getattr(parsed, name), getattr(default, name), f"{name}.")
-    config = registry.replace(default, changes).validate()
-    return config, registry.replace(compute, _read(parsed.engine, compute)), vars(parsed.others)
+    parsed: Any = filled(dataclasses.make_dataclass("Arguments", [*flat, *nested]), arguments, prog, description)
+    settings = {name: value for group in GROUPS for name, value in vars(getattr(parsed, group)).items()}
+    config = _read({**settings, **{name: getattr(parsed, name) for name, *_ in nested}}, default)
+    return config.validate(), _read(vars(parsed.engine), compute), vars(parsed.others)
 
 
 def _spelled_out(word: str, config: Config, engine: str, shared: set[str]) -> str:
@@ -105,24 +87,15 @@ def _spelled_out(word: str, config: Config, engine: str, shared: set[str]) -> st
         return word
     flag, equals, value = word.removeprefix("--").partition("=")
     name, known = flag.replace("-", "_"), [*flatten(config), *shared]
-    full = full_name(name, known)
+    negated = [re.sub(r"(\w+)$", r"no_\1", one) for one in known]
+    full = full_name(name, known) or full_name(name, negated)
     if full is None:
-        parents, _, last = name.rpartition(".")
-        positive = full_name(".".join(filter(None, (parents, last.removeprefix("no_")))), known)
-        if positive is None or not last.startswith("no_"):
-            if name in {key for other in registry.table("engine") for key in _of_engine(other)}:
-                own = ", ".join(f"--{key.replace('_', '-')}" for key in _of_engine(engine))
-                raise UsageError(
-                    f"engine {engine!r} reads no setting --{flag}; it reads: {own} (--engine chooses another)"
-                )
-            raise Unread(config, name, flags=True, others=shared)
-        parents, _, last = positive.rpartition(".")
-        full = ".".join(filter(None, (parents, f"no_{last}")))
-    return f"--{full.replace('_', '-')}{equals}{value}"
-
-
-def _of_engine(engine: str) -> list[str]:
-    return [item.name for item in dataclasses.fields(registry.table("engine")[engine])]
+        read = {kind: list(registry.hints(of)) for kind, of in registry.table("engine").items()}
+        if any(name in names for names in read.values()):
+            own = ", ".join(map(as_flag, read[engine]))
+            raise UsageError(f"engine {engine!r} reads no setting --{flag}; it reads: {own} (--engine chooses another)")
+        raise Unread(config, name, shared)
+    return f"{as_flag(full)}{equals}{value}"
 
 
 def _nameless(group: str) -> Any:
@@ -130,15 +103,10 @@ def _nameless(group: str) -> Any:
     return tyro.conf.arg(name="") if group in ("common", "others") else tyro.conf.OmitArgPrefixes
 
 
-def _form(owner: Any) -> Any:
-    """A dataclass for tyro, with the settings of a strategy as they are chosen."""
-    text = f"{registry.name_of(owner)}: {(type(owner).__doc__ or '').partition(chr(10))[0]}"
-    return _dataclass(type(owner).__name__, _fields(owner).values(), text)
-
-
-def _dataclass(name: str, fields: Iterable[Field], text: str | None = None) -> Any:
-    form = dataclasses.make_dataclass(name, fields, kw_only=True)
-    form.__doc__ = text or TITLES[name]
+def _form(text: str, fields: Iterable[Field]) -> Any:
+    """A dataclass for tyro, with its defaults."""
+    form = dataclasses.make_dataclass("Form", fields, kw_only=True)
+    form.__doc__ = text
     return form()
 
 
@@ -147,7 +115,7 @@ def _field(name: str, kind: Any, value: Any) -> Field:
 
 
 def _fields(owner: Any) -> dict[str, Field]:
-    """All settings of a config or strategy, by name."""
+    """All settings of a config or strategy, by name, for a form; a strategy among them is a form itself."""
     texts, hints = registry.help_texts(type(owner)), registry.hints(type(owner))
     fields: dict[str, Field] = {}
     for name, value in registry.settings_of(owner).items():
@@ -156,37 +124,28 @@ def _fields(owner: Any) -> dict[str, Field]:
         if registry.is_strategy(value):
             if isinstance(value, registry.Elsewhere) or not dataclasses.fields(value):
                 continue
-            value = _form(value)
+            value = _form("", _fields(value).values())
             hint = type(value)
-        elif name == "task" and isinstance(owner, Config):
-            continue
         elif not value and not isinstance(value, bool | int | float):
             more = {"help_behavior_hint": ""}  # the text says what nothing stands for
         fields[name] = _field(name, Annotated[hint, tyro.conf.arg(help=texts.get(name, ""), **more)], value)
     return fields
 
 
-def _read(form: Any, owner: Any, prefix: str = "") -> dict[str, Any]:
-    """Dotted name -> value of what was changed."""
-    changes: dict[str, Any] = {}
-    for item in dataclasses.fields(form):
-        value, before = getattr(form, item.name), getattr(owner, item.name)
-        if registry.is_strategy(before):
-            changes |= _read(value, before, f"{prefix}{item.name}.")
-        elif value != before:
-            changes[prefix + item.name] = value
-    return changes
+def _read(values: dict[str, Any], owner: Any) -> Any:
+    """A config or strategy with the values that its form was filled with."""
+    forms = {name: value for name, value in values.items() if registry.is_strategy(value)}
+    parts = {name: _read(vars(form), getattr(owner, name)) for name, form in forms.items()}
+    return dataclasses.replace(owner, **values | parts)
 
 
 def _choices(config: Config) -> str:
     """Which strategies there are to choose from, for the help text."""
-    lines = [
-        "A name may be shortened: --sigma for --directions.sigma, --hidden for --policy.hidden. Strategies by name:"
-    ]
+    text = "A name may be shortened: --sigma for --directions.sigma, --hidden for --policy.hidden. Strategies by name:"
     for name, value in {**flatten(config), "engine": "where episodes run"}.items():
         if (kind := name.rpartition(".")[2]) in registry.KINDS:
-            lines.append(f"  --{name:<24} {value} (of {', '.join(registry.table(kind))})")
-    return "\n".join(lines)
+            text += f"\n  --{name:<24} {value} (of {', '.join(registry.table(kind))})"
+    return text
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from quell.commands.settings import TrainFlags, as_flags, parse, peek, take_choices
+from quell.commands.arguments import take
+from quell.commands.settings import TrainFlags, own_task, parse, take_choices
 from quell.config import Config
 from quell.errors import UsageError
 from quell.rollout import Compute
@@ -52,27 +53,19 @@ class Asked:
 
 def read_settings(arguments: list[str], others: type[Any], *, command: str, description: str) -> Asked:
     """TASK and all flags."""
-    given, rest = _take_given(arguments)
+    factory, rest = take(arguments, "--trust-import")
+    horizon = take(rest, "--horizon")[0] or ""
+    given = own_task(factory, int(horizon) if horizon.isdigit() else None)
     task, rest = (given.name, rest) if given else _take_task(rest, command)
     choices, rest = take_choices(rest)
     engine = choices.pop("engine", "cpu")
-    method, preset = peek(rest, "--method") or "cv", peek(rest, "--preset") or "tuned"
-    with as_flags():
-        default = make_config(task, method, preset, choices, given)  # type: ignore[arg-type]
+    method, preset = take(rest, "--method")[0] or "cv", take(rest, "--preset")[0] or "tuned"
+    default = make_config(task, method, preset, choices, given)  # type: ignore[arg-type]
     prog = f"quell {command} {'TASK' if task not in arguments and not given else task}"
     defaults = EXAMPLE if prog.endswith("TASK") else "The defaults below are those for this task, method and preset."
     text = f"{description}\n\n{defaults.format(command=command)}"
     config, compute, own = parse(rest, default, engine, others, prog=prog, description=text)
     return Asked(config, compute, own, given, given.name if given else "")
-
-
-def _take_given(arguments: list[str]) -> tuple[Task | None, list[str]]:
-    if not any(word.startswith("--trust-import") for word in arguments):
-        return None, arguments  # spare the common case an import of half the library
-    from quell.commands.common import take_trusted
-
-    horizon = peek(arguments, "--horizon")
-    return take_trusted(arguments, int(horizon) if horizon and horizon.isdigit() else None)
 
 
 def _take_task(arguments: list[str], command: str) -> tuple[str, list[str]]:
