@@ -20,7 +20,7 @@ from quell.perturb.gaussian import Gaussian
 from quell.policy import Policy
 from quell.policy.normalise import ObsStats
 from quell.rollout.cpu import Cpu
-from quell.rollout.simulate import LocalSimulator, Results, Setting
+from quell.rollout.simulate import LocalSimulator
 from quell.tasks.base import Task
 from quell.types import Array, Batch, Episodes, Rollouts, State, Sums, Trajectories
 
@@ -38,7 +38,7 @@ class Collector:
     def __init__(self, task: Task, policy: Policy, *, pairs: int, seed: int = 0, directions: Any = None) -> None:
         self.task, self.policy, self.pairs = task, policy, pairs
         self.problem = Problem(policy, directions or Gaussian(sigma=0.3), seed)
-        self.simulator = LocalSimulator(Setting(task, self.problem))
+        self.simulator = LocalSimulator(task, self.problem)
 
     def theta(self) -> Array:
         return self.policy.init(generator(self.problem.seed, Purpose.INIT))
@@ -51,25 +51,18 @@ class Collector:
         normaliser: tuple[Array, Array] | None = None,
     ) -> Rollouts:
         n, t, o = len(episodes.members), self.task.horizon, self.policy.obs_size
-        results = Results(
-            obs=np.full((n, t, o), np.nan, np.float32),
-            actions=np.full((n, t, self.policy.recorded_size), np.nan, np.float32),
+        obs, actions = (np.full((n, t, size), np.nan, np.float32) for size in (o, self.policy.recorded_size))
+        results = Rollouts(
             rewards=np.full((n, t), np.nan),
             steps=np.zeros(n, np.int64),
             terminated=np.zeros(n, bool),
+            trajectories=Trajectories(obs, actions) if episodes.record else None,
             obs_sums=np.zeros((n, 2, o)),
-            states=np.full((n, episodes.states, o), np.nan, np.float32),
+            states=np.full((n, episodes.states, o), np.nan, np.float32) if episodes.states else None,
         )
         for chunk in chunks or [range(n)]:
             self.simulator.run(theta, episodes, chunk, normaliser, results)
-        return Rollouts(
-            results.rewards,
-            results.steps,
-            results.terminated,
-            Trajectories(results.obs, results.actions) if episodes.record else None,
-            results.obs_sums,
-            results.states if episodes.states else None,
-        )
+        return results
 
     def batch(self, theta: Array, iteration: int = 0, **facts: Any) -> Batch:
         episodes = Episodes.of_pairs(iteration, self.pairs, record=True, **facts)

@@ -177,9 +177,7 @@ def test_the_same_bits_for_one_two_and_three_shards(estimator: Any) -> None:
         tree = Tree(len(cut))
         for leaves in shards(len(cut), workers):
             pairs = range(cut[leaves[0]].start, cut[leaves[-1]].stop)
-            nodes = sum_by_loop(
-                estimator, data.problem, batch, rows.part(pairs), theta, leaves=leaves, first=pairs.start
-            )
+            nodes = sum_by_loop(estimator, data.problem, batch, rows.part(pairs), theta, leaves=leaves)
             for node, sums in nodes.items():
                 tree.add(node, sums)
         totals.append(tree.total)

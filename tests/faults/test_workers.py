@@ -37,7 +37,7 @@ def engine_over(folder: Path, *, workers: int = 2, timeout: float = 120.0) -> It
     folder.mkdir(exist_ok=True)
     task = from_env(faulty.make, horizon=10, folder=str(folder))
     problem = make_problem(make_config(task.name, "es", "paper", {}, task), task)
-    with CpuEngine(task, problem, workers=workers, members=2 * PAIRS, timeout=timeout) as engine:
+    with CpuEngine(task, problem, Cpu(workers=workers, worker_timeout=timeout), members=2 * PAIRS) as engine:
         yield engine
 
 
@@ -134,7 +134,9 @@ def test_a_step_slower_than_the_timeout_is_finished_in_the_end(tmp_path: Path) -
     (tmp_path / "x").mkdir()
     task = from_env(faulty.make, horizon=2, folder=str(tmp_path / "x"), pause=0.8)
     problem = make_problem(make_config(task.name, "es", "paper", {}, task), task)
-    with CpuEngine(task, problem, workers=1, members=2, timeout=1.0) as engine:  # two members step in turn: 1.6 s
+    with CpuEngine(
+        task, problem, Cpu(workers=1, worker_timeout=1.0), members=2
+    ) as engine:  # two members step in turn: 1.6 s
         theta = np.zeros(problem.policy.dim, np.float32)
         with pytest.warns(UserWarning, match="stood still for 1 s"):
             played = engine.rollout(theta, Episodes.of_pairs(0, 1, record=False))
@@ -145,7 +147,7 @@ def test_a_long_episode_of_short_steps_is_never_mistaken_for_a_hang(tmp_path: Pa
     (tmp_path / "x").mkdir()
     task = from_env(faulty.make, horizon=10, folder=str(tmp_path / "x"), pause=0.3)
     problem = make_problem(make_config(task.name, "es", "paper", {}, task), task)
-    with CpuEngine(task, problem, workers=1, members=1, timeout=1.0) as engine:  # 3 s, no warning
+    with CpuEngine(task, problem, Cpu(workers=1, worker_timeout=1.0), members=1) as engine:  # 3 s, no warning
         played = engine.rollout(np.zeros(problem.policy.dim, np.float32), Episodes.unperturbed(0, 1, Stream.FRESH))
     assert played.steps.tolist() == [10]
 
@@ -234,7 +236,7 @@ def test_a_broken_setting_is_told_at_once(tmp_path: Path) -> None:
     problem = make_problem(make_config(task.name, "es", "paper", {}, task), task)
     begun = time.monotonic()
     with pytest.raises(QuellError, match="on purpose"):
-        CpuEngine(BreaksOnArrival(task), problem, workers=1, members=2)  # type: ignore[arg-type]
+        CpuEngine(BreaksOnArrival(task), problem, Cpu(workers=1), members=2)  # type: ignore[arg-type]
     assert time.monotonic() - begun < 30
 
 

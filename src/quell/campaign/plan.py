@@ -2,8 +2,8 @@
 
 import json
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from quell.config import Config, Preset, changed, from_dict, to_dict
@@ -21,41 +21,38 @@ class Budget:
     """How long runs are: a share of a task's whole budget, or steps as given (some tasks may have their own)."""
 
     share: float = 1.0
-    steps: int | None = None
-    own: tuple[tuple[str, int], ...] = ()
+    steps: Mapping[str, int] = field(default_factory=dict)
+    """By task; "" is every other one."""
 
     @staticmethod
     def parse(share: float, words: Sequence[str]) -> "Budget":
         """`--budget 0.05`, or `--steps 1000000 dm-quadruped-escape=100000`."""
         if not (0 < share <= 1):
             raise UsageError(f"--budget is a share of the whole steps, above 0 and up to 1; got {share}")
-        steps, own = None, {}
+        steps = {}
         for word in words:
             name, _, number = word.rpartition("=")
             try:
                 value = float(number)
             except ValueError:
                 value = math.nan
-            if not (value >= 1 and value == int(value)):
+            if not (value >= 1 and value.is_integer()):
                 raise UsageError(f"--steps takes a whole number, or TASK=number; got {word!r}")
-            if name:
-                own[name] = int(value)
-            else:
-                steps = int(value)
-        if words and steps is None:
+            steps[name] = int(value)
+        if words and "" not in steps:
             raise UsageError("--steps needs a number for all tasks before those of single ones")
         if words and share != 1:
             raise UsageError("give --budget or --steps, not both")
-        return Budget(share, steps, tuple(sorted(own.items())))
+        return Budget(share, steps)
 
     def of(self, task: str, whole: int) -> int:
         """Steps of a run on a task whose whole budget is `whole`."""
-        return dict(self.own).get(task) or self.steps or max(1, round(self.share * whole))
+        return self.steps.get(task) or self.steps.get("") or max(1, round(self.share * whole))
 
     @property
     def name(self) -> str:
         """'0.05' for a share, '1000000' for steps."""
-        return str(self.steps) if self.steps else f"{self.share:g}"
+        return str(self.steps[""]) if self.steps else f"{self.share:g}"
 
 
 @dataclass(frozen=True)
@@ -99,15 +96,13 @@ class Job:
 
     def encode(self) -> str:
         """As the argument of the run's process."""
-        paths = {"runs": str(self.runs), "record": str(self.record)}
-        names = {"label": self.label, "trust": self.trust}
-        return json.dumps({"config": to_dict(self.config), "episodes": self.episodes, **names, **paths})
+        return json.dumps({**vars(self), "config": to_dict(self.config)}, default=str)
 
     @staticmethod
     def decode(text: str) -> "Job":
         facts = json.loads(text)
-        runs, record = Path(facts["runs"]), Path(facts["record"])
-        return Job(from_dict(facts["config"]), runs, record, facts["episodes"], facts["label"], facts["trust"])
+        made = {"config": from_dict(facts["config"]), **{name: Path(facts[name]) for name in ("runs", "record")}}
+        return Job(**(facts | made))
 
 
 def record_path(group: Path, config: Config) -> Path:

@@ -100,7 +100,7 @@ def _check(parsed: Arguments) -> None:
 def _plan(parsed: Arguments) -> list[Job]:
     entry, budget = ENTRIES[parsed.entry], Budget.parse(parsed.budget, parsed.steps)
     tasks = tuple(dict.fromkeys(parsed.tasks)) or entry.tasks
-    choose([task for task, _ in budget.own], tasks, "task")
+    choose(filter(None, budget.steps), tasks, "task")
     jobs = plan(
         tasks=tasks,
         methods=choose(parsed.methods, entry.methods, "method"),

@@ -95,14 +95,14 @@ def sum_by_loop(
     *,
     leaves: range | None = None,
     mapper: Mapper = map,
-    first: int = 0,
 ) -> dict[Node, Sums]:
     """Sums of the pairs of some blocks (all of them by default), one pair after the other, in float64.
 
-    They are merged as far as whole subtrees go: for all blocks, into one node. `rows` begins at pair `first`.
+    They are merged as far as whole subtrees go: for all blocks, into one node. `rows` are those of these pairs.
     """
     cut = blocks(batch.pairs)
     leaves = range(len(cut)) if leaves is None else leaves
+    first = cut[leaves[0]].start
 
     def block(leaf: int) -> Sums:
         sums: Sums = {}

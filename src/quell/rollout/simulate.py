@@ -1,7 +1,6 @@
 """Episodes of several members in lockstep, in this process."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import repeat
 
 import numpy as np
@@ -14,8 +13,9 @@ from quell.policy.act import Act, actor, to_environment
 from quell.policy.network import Policy
 from quell.tasks.base import PaysLater, Simulator, Task
 from quell.tasks.foreign.base import ForeignTask, episode_seed
-from quell.types import Array, Episodes
+from quell.types import Array, Episodes, Rollouts
 
+Generators = Sequence[np.random.Generator]
 Normaliser = tuple[Array, Array] | None
 """(mean, 1 / std) of observations, for policies that normalise."""
 GROUP_BYTES = 64 << 20  # parameters of the members that step together; more would only strain the caches
@@ -23,48 +23,23 @@ NOISE_BLOCK = 64  # steps whose action noise is drawn at once
 GROUP_MEMBERS = 128  # beyond this, batching gains nothing and simulators cost memory
 
 
-@dataclass(frozen=True)
-class Setting:
-    """Everything about a run that a simulating process needs to know once."""
-
-    task: Task
-    problem: Problem
-
-    @property
-    def group(self) -> int:
-        """How many members may step together."""
-        return max(1, min(GROUP_MEMBERS, GROUP_BYTES // (4 * self.problem.policy.dim)))
-
-
-@dataclass(frozen=True)
-class Results:
-    """Where results go: arrays over all members of the request (see Rollouts for the meaning)."""
-
-    obs: Array
-    actions: Array
-    rewards: Array
-    steps: Array
-    terminated: Array
-    obs_sums: Array
-    states: Array
-
-
 class LocalSimulator:
     """Runs chosen members of a request and writes their rows of the results."""
 
-    def __init__(self, setting: Setting, pulse: memoryview | None = None) -> None:
+    def __init__(self, task: Task, problem: Problem, pulse: memoryview | None = None) -> None:
         """`pulse[0]` counts steps, so that others see that it goes on."""
-        self.setting = setting
+        self.task, self.problem = task, problem
         self._pulse = memoryview(bytearray(8)).cast("q") if pulse is None else pulse
         self._simulator: Simulator | None = None
         self._size = 0
 
     def run(
-        self, theta: Array, episodes: Episodes, indices: Sequence[int], normaliser: Normaliser, results: Results
+        self, theta: Array, episodes: Episodes, indices: Sequence[int], normaliser: Normaliser, results: Rollouts
     ) -> None:
-        task, problem, policy = self.setting.task, self.setting.problem, self.setting.problem.policy
-        for start in range(0, len(indices), self.setting.group):
-            group = indices[start : start + self.setting.group]
+        task, problem, policy = self.task, self.problem, self.problem.policy
+        together = max(1, min(GROUP_MEMBERS, GROUP_BYTES // (4 * policy.dim)))
+        for start in range(0, len(indices), together):
+            group = indices[start : start + together]
             if self._simulator is None or self._size < len(group):
                 self._simulator, self._size = task.simulator(len(group)), len(group)
             members = [episodes.members[i] for i in group]
@@ -73,11 +48,11 @@ class LocalSimulator:
             environment, drawn = zip(*(_generators(problem.seed, episodes, *m) for m in members), strict=True)
             noisy = policy.stochastic and not episodes.mean_action
             noise = _noise(policy, drawn, task.horizon) if noisy else repeat(np.zeros((1, 1), np.float32))
-            played = _Played(self.setting, len(group), normaliser)
+            played = _Played(task, policy, len(group), normaliser)
             # A wild member's numbers may overflow or turn NaN: that is data (counted by the trainer), not a warning.
             with np.errstate(all="ignore"):
                 played.play(self._simulator, act, environment, noise, self._pulse)
-                played.store(results, group, episodes)
+                played.store(results, group)
 
 
 def member_theta(problem: Problem, theta: Array, episodes: Episodes, pair: int, sign: int) -> Array:
@@ -99,25 +74,24 @@ def _generators(seed: int, episodes: Episodes, pair: int, sign: int) -> tuple[np
     return generator(seed, environment, *reset), generator(seed, action, *noise)
 
 
-def describe_members(setting: Setting, episodes: Episodes, indices: Sequence[int]) -> str:
+def describe_members(task: Task, seed: int, episodes: Episodes, indices: Sequence[int]) -> str:
     """Which episodes these are, in words, with what it takes to replay one."""
     members = [episodes.members[i] for i in indices]
     names = ", ".join(f"{pair}{'+' if sign > 0 else '-' if sign < 0 else ''}" for pair, sign in members)
     kind = "pairs" if episodes.paired else "evaluation episodes"
-    text = f"running {kind} {names} of iteration {episodes.iteration}, seed {setting.problem.seed}"
-    if isinstance(setting.task, ForeignTask):
-        draws = [_generators(setting.problem.seed, episodes, *member)[0] for member in members]
-        seeds = [episode_seed(rng) for rng in draws]
-        text += f"; episode seeds {', '.join(map(str, seeds))}; to replay the first: {setting.task.replay(seeds[0])}"
+    text = f"running {kind} {names} of iteration {episodes.iteration}, seed {seed}"
+    if isinstance(task, ForeignTask):
+        seeds = [episode_seed(_generators(seed, episodes, *member)[0]) for member in members]
+        text += f"; episode seeds {', '.join(map(str, seeds))}; to replay the first: {task.replay(seeds[0])}"
     return text
 
 
 class _Played:
     """A group's episodes while they are played, time in front."""
 
-    def __init__(self, setting: Setting, count: int, normaliser: Normaliser) -> None:
-        self.task, self.policy, self.normaliser = setting.task, setting.problem.policy, normaliser
-        self.length = horizon = setting.task.horizon  # of the longest
+    def __init__(self, task: Task, policy: Policy, count: int, normaliser: Normaliser) -> None:
+        self.task, self.policy, self.normaliser = task, policy, normaliser
+        self.length = horizon = task.horizon  # of the longest
         self.raw = np.empty((horizon, count, self.policy.obs_size))  # observations as the environment gave them
         self.actions = np.empty((horizon, count, self.policy.recorded_size), np.float32)
         self.rewards = np.empty((horizon, count))
@@ -125,12 +99,7 @@ class _Played:
         self.terminated = np.zeros(count, bool)
 
     def play(
-        self,
-        simulator: Simulator,
-        act: Act,
-        resets: Sequence[np.random.Generator],
-        noise: Iterator[Array],
-        pulse: memoryview,
+        self, simulator: Simulator, act: Act, resets: Generators, noise: Iterator[Array], pulse: memoryview
     ) -> None:
         """From reset until nobody is left or the horizon is reached."""
         active = np.ones(len(self.steps), bool)
@@ -162,7 +131,7 @@ class _Played:
             self.rewards[: t + 1] = late.rewards()
         self.length = t + 1
 
-    def store(self, results: Results, group: Sequence[int], episodes: Episodes) -> None:
+    def store(self, results: Rollouts, group: Sequence[int]) -> None:
         """Copy the episodes, cut at their real length and zero-padded, into the results."""
         sound = np.isfinite(self.actions[: self.length]).all()
         for j, row in enumerate(group):
@@ -173,12 +142,11 @@ class _Played:
             if not sound and not np.isfinite(actions).all():
                 results.rewards[row, :end] = np.nan  # an engine may take such an action for 0; its return means nothing
             results.obs_sums[row] = seen.sum(axis=0), np.square(seen).sum(axis=0)
-            if episodes.states:
-                results.states[row] = _as_seen(seen[spread_over(end, episodes.states)], self.normaliser)
-            if episodes.record:
-                results.obs[row, :end] = _as_seen(seen, self.normaliser)
-                results.obs[row, end:] = 0.0
-                results.actions[row, :end], results.actions[row, end:] = actions, 0.0
+            if results.states is not None:
+                results.states[row] = _as_seen(seen[spread_over(end, results.states.shape[1])], self.normaliser)
+            if paths := results.trajectories:
+                paths.obs[row, :end], paths.obs[row, end:] = _as_seen(seen, self.normaliser), 0.0
+                paths.actions[row, :end], paths.actions[row, end:] = actions, 0.0
 
 
 def spread_over(steps: int, count: int) -> Array:
@@ -186,7 +154,7 @@ def spread_over(steps: int, count: int) -> Array:
     return (steps - 1) * np.arange(count) // max(count - 1, 1)
 
 
-def _noise(policy: Policy, generators: Sequence[np.random.Generator], horizon: int) -> Iterator[Array]:
+def _noise(policy: Policy, generators: Generators, horizon: int) -> Iterator[Array]:
     """Action noise of all members [m, a], step by step; drawn in blocks, because many episodes end early."""
     for start in range(0, horizon, NOISE_BLOCK):
         count = min(NOISE_BLOCK, horizon - start)

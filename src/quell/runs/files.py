@@ -58,13 +58,19 @@ def understood(facts: Any) -> Any:
     raise UsageError(f"it was written by a newer quell (schema {schema!r:.20}, this one knows {SCHEMA}): upgrade quell")
 
 
+def as_facts(line: str) -> dict[str, Any]:
+    """A line of JSON; nothing if it is half-written or something else."""
+    try:
+        facts = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return facts if isinstance(facts, dict) else {}
+
+
 def as_table(line: str) -> dict[str, Any] | None:
     """A line of metrics; None if it is half-written or something else."""
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    known = isinstance(row, dict) and isinstance(row.get("iteration"), int | float)
+    row = as_facts(line)
+    known = isinstance(row.get("iteration"), int | float)
     numbers = known and all(v is None or (isinstance(v, int | float) and abs(v) < 1e308) for v in row.values())
     return row if numbers else None
 

@@ -42,7 +42,7 @@ class Ray:
     def make(self, task: Any, problem: Problem, *, members: int, states: int = 0) -> Engine:
         from quell.rollout.cluster.engine import RayEngine
 
-        return RayEngine(task, problem, members=members, states=states, compute=self)
+        return RayEngine(task, problem, self, members=members, states=states)
 
 
 ENGINES = [Ray]

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ from quell.rollout import Engine
 from quell.rollout.cluster import Ray
 from quell.rollout.cluster.fleet import Fleet, Job, Patience
 from quell.rollout.cluster.session import Session
-from quell.rollout.cluster.worker import Request, Setup
+from quell.rollout.cluster.worker import Request
+from quell.rollout.cpu import Cpu
+from quell.rollout.cpu.engine import CpuEngine
 from quell.tasks.base import Task
 from quell.types import Array, Batch, Episodes, Rollouts, Sums
 
@@ -23,25 +26,18 @@ class RayEngine(Engine):
     """Runs episodes on Ray workers and adds up their contributions there; the same bits as on one machine."""
 
     def __init__(
-        self,
-        task: Task,
-        problem: Problem,
-        *,
-        members: int,
-        compute: Ray,
-        states: int = 0,
-        patience: Patience | None = None,
+        self, task: Task, problem: Problem, compute: Ray, *, members: int, states: int, patience: Patience | None = None
     ) -> None:
-        self._horizon = task.horizon
-        setup = Setup(task, problem, members=members, states=states, cores=compute.worker_cores)
-        self._session = Session(compute.address, compute.processes * compute.worker_cores)
+        self._horizon, cores = task.horizon, compute.worker_cores
+        local = partial(CpuEngine, task, problem, Cpu(workers=cores), members=members, states=states)
+        self._session = Session(compute.address, compute.processes * cores)
         count = compute.processes if self._session.local else compute.workers
         patience = patience or Patience(compute.worker_timeout, max(120.0, 2 * compute.worker_timeout))
         try:
             import ray
 
             self._ray = ray
-            self.fleet = Fleet(setup, count, len(blocks(max(1, members // 2))), patience)
+            self.fleet = Fleet(local, cores, count, len(blocks(max(1, members // 2))), patience)
         except BaseException:
             self._session.close()
             raise

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from quell.errors import EngineFailure, QuellError
-from quell.rollout.cluster.worker import Setup, Worker
+from quell.rollout.cluster.worker import Worker
+from quell.rollout.cpu.engine import CpuEngine
 
 TICK = 0.5  # the longest wait before faults are looked for again
 LOOK = 2.0  # between looks at what the cluster offers
@@ -78,14 +79,16 @@ class Member:
 class Fleet:
     """The workers of a session: `count` of them, or as many as the cluster's cores allow, however these change."""
 
-    def __init__(self, setup: Setup, count: int | None, most: int, patience: Patience) -> None:
+    def __init__(
+        self, local: Callable[[], CpuEngine], cores: int, count: int | None, most: int, patience: Patience
+    ) -> None:
+        """`local` makes the engine that a worker is, on `cores` cores."""
         import ray
 
-        self._ray, self._count, self._most, self._patience = ray, count, most, patience
-        self._cores = setup.cores
-        self._setup = ray.put(setup)
+        self._ray, self._cores, self._count, self._most, self._patience = ray, cores, count, most, patience
+        self._local = ray.put(local)
         self._actors = ray.remote(
-            num_cpus=setup.cores,
+            num_cpus=cores,
             max_restarts=0,
             max_task_retries=0,  # Ray's own retries would not know that a replacement is already at work
             concurrency_groups={"work": 1, "ping": 1},
@@ -141,7 +144,7 @@ class Fleet:
             offered = sum(int(node["Resources"].get("CPU", 0) // self._cores) for node in nodes)
             self._wanted = min(self._count or offered, self._most)
         while len(self.members) < self._wanted and now >= self._next_start:
-            actor = self._actors.remote(self._setup)
+            actor = self._actors.remote(self._local)
             starting = actor.start.options(concurrency_group="work").remote()
             self.members.append(Member(actor, starting))
 

@@ -2,27 +2,15 @@
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from quell.estimate import Estimator, Problem, Rows
+from quell.estimate import Estimator, Rows
 from quell.estimate.reduce import Node, blocks
 from quell.policy.normalise import ObsStats
 from quell.rollout.cpu.engine import CpuEngine
-from quell.tasks.base import Task
 from quell.types import Array, Batch, Episodes, Rollouts, Sums
-
-
-@dataclass(frozen=True)
-class Setup:
-    """Everything about a run that a worker needs to know once."""
-
-    task: Task
-    problem: Problem
-    members: int
-    states: int
-    cores: int
 
 
 @dataclass(frozen=True)
@@ -38,8 +26,8 @@ class Request:
 class Worker:
     """One actor. Arrays are addressed by the members' rows in the whole batch, of which it fills only its own."""
 
-    def __init__(self, setup: Setup) -> None:
-        self._setup = setup
+    def __init__(self, local: Callable[[], CpuEngine]) -> None:
+        self._local = local
         self._started = self._working = False
         self._serial = -1
         self._rows: set[int] = set()  # of the batch with this serial number, the members held here
@@ -47,9 +35,7 @@ class Worker:
     def start(self) -> tuple[str, int]:
         """Make ready to work; (host, process id). Not done on construction, so that errors arrive as they are."""
         if not self._started:  # it is asked again where the answer was lost
-            s = self._setup
-            self._engine = CpuEngine(s.task, s.problem, workers=s.cores, members=s.members, states=s.states)
-            self._started = True
+            self._engine, self._started = self._local(), True
         return socket.gethostname(), os.getpid()
 
     def ping(self) -> bool:
@@ -64,9 +50,9 @@ class Worker:
         with self._work():
             self._run(request, rows)
         played, cut = self._engine.results(request.episodes), slice(rows.start, rows.stop)
-        steps, states = played.steps[cut], None if played.states is None else played.states[cut].copy()
+        steps, states = played.steps[cut], None if played.states is None else played.states[cut]
         rewards = played.rewards[cut, : int(steps.max())] if request.episodes.record else played.returns[cut, None]
-        return Rollouts(rewards.copy(), steps, played.terminated[cut], None, played.obs_sums[cut].copy(), states)
+        return Rollouts(rewards, steps, played.terminated[cut], None, played.obs_sums[cut], states).copied()
 
     def contribute(
         self, request: Request, estimator: Estimator, leaves: range, rows: Rows, theta: Array | None
@@ -83,7 +69,7 @@ class Worker:
                 self._run(request, members)
             batch = Batch(request.theta, episodes, self._engine.results(episodes))
             where = request.theta if theta is None else theta
-            return self._engine.part(estimator, batch, rows, where, leaves=leaves, first=members.start // 2)
+            return self._engine.part(estimator, batch, rows, where, leaves)
 
     @contextmanager
     def _work(self) -> Iterator[None]:

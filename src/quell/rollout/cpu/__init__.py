@@ -33,15 +33,7 @@ class Cpu:
     def make(self, task: Any, problem: Problem, *, members: int, states: int = 0) -> Engine:
         from quell.rollout.cpu.engine import CpuEngine
 
-        return CpuEngine(
-            task,
-            problem,
-            workers=self.processes,
-            members=members,
-            states=states,
-            how=self.sum,
-            timeout=self.worker_timeout,
-        )
+        return CpuEngine(task, problem, self, members=members, states=states)
 
 
 ENGINES = [Cpu]

@@ -27,8 +27,9 @@ from typing import Any
 import cloudpickle
 
 from quell.errors import EngineFailure, QuellError, UsageError
+from quell.estimate import Problem
 from quell.rollout.cpu.memory import SharedArrays
-from quell.rollout.simulate import Setting
+from quell.tasks.base import Task
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 ATTEMPTS = 4
@@ -63,10 +64,10 @@ class Job:
 class Crew:
     """`count` workers over the same arrays, one of which (`pulse` [count, 8]) they count their steps in."""
 
-    def __init__(self, setting: Setting, arrays: SharedArrays, count: int, timeout: float) -> None:
+    def __init__(self, task: Task, problem: Problem, arrays: SharedArrays, count: int, timeout: float) -> None:
         self._arrays, self._pulse, self._timeout = arrays, arrays["pulse"], timeout
         # What a script or notebook defines itself, such as directions of its own, travels with its code.
-        self._setup = cloudpickle.dumps((setting, arrays.layout))
+        self._setup = cloudpickle.dumps((task, problem, arrays.layout))
         # Workers die with the thread that started them (see quell.rollout.cpu.worker): this one lives as long as we do.
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="quell-workers")
         self._members: list[Member] = []

@@ -5,12 +5,8 @@ pool that meets at every step. theta goes out and trajectories come back through
 """
 
 import itertools
-import math
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Literal
-
-import numpy as np
 
 from quell.errors import require_memory
 from quell.estimate import Estimator, Problem, Rows
@@ -18,47 +14,37 @@ from quell.estimate.reduce import Node, sum_by_loop, sum_by_vmap
 from quell.policy.network import Policy
 from quell.policy.normalise import ObsStats
 from quell.rollout import Engine
+from quell.rollout.cpu import Cpu
 from quell.rollout.cpu.crew import Crew, Job
-from quell.rollout.cpu.memory import Layout, SharedArrays
-from quell.rollout.simulate import Setting, describe_members
+from quell.rollout.cpu.memory import Layout, SharedArrays, bytes_of
+from quell.rollout.simulate import describe_members
 from quell.tasks.base import Task
-from quell.types import Array, Batch, Episodes, Rollouts, Sums, Trajectories
+from quell.types import Array, Batch, Episodes, Rollouts, Sums
 
 COPIES = 16  # of theta, at least: a worker's, a step's state, directions, gradients in double precision
 
 
 class CpuEngine(Engine):
-    """Runs episodes on `workers` processes; results are the same for any number of them.
+    """Runs episodes on worker processes; results are the same for any number of them.
 
     `members` is the largest number of episodes ever asked for at once. The arrays of a Rollouts are views of shared
-    memory, valid until the next call. A worker that dies, or stands still for `timeout` seconds, is replaced.
+    memory, valid until the next call. A worker that dies, or stands still for too long, is replaced.
     """
 
-    def __init__(
-        self,
-        task: Task,
-        problem: Problem,
-        *,
-        workers: int,
-        members: int,
-        states: int = 0,
-        how: Literal["loop", "vmap"] = "loop",
-        timeout: float = 120.0,
-    ) -> None:
-        self._problem, self._how = problem, how
-        workers = max(1, min(workers, members))
+    def __init__(self, task: Task, problem: Problem, compute: Cpu, *, members: int, states: int = 0) -> None:
+        self._task, self._problem, self._how = task, problem, compute.sum
+        workers = max(1, min(compute.processes, members))
         layout = _layout(task, problem.policy, members, states, workers)
         policy = f"a policy of {problem.policy.dim:,} parameters (a smaller `policy.hidden=...`)"
         require_memory(COPIES * 4 * problem.policy.dim, policy)
         played = f"{members:,} episodes of {task.horizon:,} steps with {task.obs_size:,} observations"
-        size = sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in layout.values())
+        size = sum(bytes_of(*array) for array in layout.values())
         require_memory(size, f"{played} (fewer `pairs=...` or episodes, a shorter `horizon=...`)")
         self._arrays = SharedArrays.create(layout)
         self._capacity = members
-        self._setting = Setting(task, problem)
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="quell-estimate")
         try:
-            self.crew = Crew(self._setting, self._arrays, workers, timeout)
+            self.crew = Crew(task, problem, self._arrays, workers, compute.worker_timeout)
         except BaseException:
             self._arrays.close()
             raise
@@ -81,32 +67,24 @@ class CpuEngine(Engine):
         return self.results(episodes)
 
     def _job(self, episodes: Episodes, share: range, normalise: bool) -> Job:
-        return Job((episodes, share, normalise), partial(describe_members, self._setting, episodes, share))
+        doing = partial(describe_members, self._task, self._problem.seed, episodes, share)
+        return Job((episodes, share, normalise), doing)
 
     def results(self, episodes: Episodes) -> Rollouts:
         """What the arrays hold for the members of a request."""
-        arrays, count = self._arrays, len(episodes.members)
-        return Rollouts(
-            rewards=arrays["rewards"][:count],
-            steps=arrays["steps"][:count].copy(),
-            terminated=arrays["terminated"][:count].copy(),
-            trajectories=Trajectories(arrays["obs"][:count], arrays["actions"][:count]) if episodes.record else None,
-            obs_sums=arrays["obs_sums"][:count],
-            states=arrays["states"][:count] if episodes.states else None,
-        )
+        return self._arrays.rollouts(episodes)
 
     def total(self, estimator: Estimator, batch: Batch, rows: Rows, theta: Array) -> Sums:
         if self._how == "vmap":
             return sum_by_vmap(estimator, self._problem, batch, rows, theta)
-        (sums,) = sum_by_loop(estimator, self._problem, batch, rows, theta, mapper=self._threads.map).values()
+        (sums,) = self.part(estimator, batch, rows, theta).values()
         return sums
 
     def part(
-        self, estimator: Estimator, batch: Batch, rows: Rows, theta: Array, *, leaves: range, first: int
+        self, estimator: Estimator, batch: Batch, rows: Rows, theta: Array, leaves: range | None = None
     ) -> dict[Node, Sums]:
-        """The sums of some blocks of pairs; `rows` begins at pair `first`."""
-        mapper = self._threads.map
-        return sum_by_loop(estimator, self._problem, batch, rows, theta, leaves=leaves, mapper=mapper, first=first)
+        """The sums of some blocks of pairs (all by default), whose rows these are."""
+        return sum_by_loop(estimator, self._problem, batch, rows, theta, leaves=leaves, mapper=self._threads.map)
 
     def close(self) -> None:
         self.crew.close()

@@ -10,14 +10,14 @@ import os
 import signal
 import sys
 import traceback
+from functools import partial
 from multiprocessing.connection import Connection
 
 import mujoco
-import numpy as np
 
 from quell.errors import QuellError
 from quell.rollout.cpu.memory import SharedArrays
-from quell.rollout.simulate import LocalSimulator, Results, Setting
+from quell.rollout.simulate import LocalSimulator
 from quell.tasks.mujoco import without_clock
 from quell.terminal.streams import Steady
 from quell.types import Episodes
@@ -41,24 +41,22 @@ def main(pipe: int, memory: int, place: int) -> None:
 
 def serve(connection: Connection, memory: int, place: int) -> None:
     """Do what the engine asks for until it asks no more."""
-    setting, layout = connection.recv()
-    assert isinstance(setting, Setting)
+    task, problem, layout = connection.recv()
     arrays = SharedArrays(memory, layout)
-    results = Results(**{name: arrays[name] for name in Results.__dataclass_fields__})
-    pulse = memoryview(arrays["pulse"][place])
-    simulator = LocalSimulator(setting, pulse)
+    new_simulator = partial(LocalSimulator, task, problem, memoryview(arrays["pulse"][place]))
+    simulator = new_simulator()
     connection.send(None)
     while True:
         episodes, indices, normalise = connection.recv()
         assert isinstance(episodes, Episodes)
         normaliser = (arrays["obs_mean"], arrays["obs_scale"]) if normalise else None
         try:
-            simulator.run(np.array(arrays["theta"]), episodes, indices, normaliser, results)
+            simulator.run(arrays["theta"].copy(), episodes, indices, normaliser, arrays.rollouts(episodes))
             connection.send(None)
         except MemoryError:
             os._exit(1)  # a new process has more to begin with
         except Exception as error:
-            simulator = LocalSimulator(setting, pulse)  # who knows what state the old one is in
+            simulator = new_simulator()  # who knows what state the old one is in
             connection.send(_told(error))
 
 
