@@ -114,7 +114,7 @@ class Result:
 
 
 def train(
-    task: str | Task | Any,
+    task: str | Any,
     *,
     method: str = "cv",
     preset: Preset = "tuned",
@@ -158,12 +158,10 @@ def as_task(given: Any, horizon: Any = None) -> Task:
 def compute_for(engine: Compute | str | None, workers: int | None) -> Compute:
     """The engine asked for, as an object, by name, or as a number of workers; a UsageError if it cannot be had."""
     if engine is None or isinstance(engine, str):
-        chosen: Compute = registry.make("engine", engine or "cpu", {"workers": workers})
+        engine = registry.make("engine", engine or "cpu", {"workers": workers})
     elif workers is not None:
         raise UsageError("give workers=... or an engine object with its own, not both")
-    else:
-        chosen = engine
-    chosen = registry.tidy(chosen)
+    chosen: Compute = registry.tidy(engine)
     chosen.validate()
     return chosen
 
@@ -198,7 +196,7 @@ def resume(
     engine: Compute | str | None = None,
     progress: bool = True,
     fork: bool = False,
-    env: Task | Any = None,
+    env: Any = None,
     callbacks: Sequence[Callback] = (),
     log: str | Sequence[str] = (),
     **settings: Any,
@@ -257,12 +255,7 @@ def _go(
 
 
 def load(
-    path: Path | str,
-    *,
-    at: int | None = None,
-    checkpoint: Checkpoint = "newest",
-    env: Task | Any = None,
-    policy: Any = None,
+    path: Path | str, *, at: int | None = None, checkpoint: Checkpoint = "newest", env: Any = None, policy: Any = None
 ) -> Result:
     """A run's policy and history, from its newest intact checkpoint (or the newest up to iteration `at`).
 
@@ -276,7 +269,7 @@ def load(
     return _loaded(run, policy, env, at, checkpoint)
 
 
-def _loaded(run: Run, own: Any, env: Task | Any, at: int | None = None, checkpoint: Checkpoint = "newest") -> Result:
+def _loaded(run: Run, own: Any, env: Any, at: int | None = None, checkpoint: Checkpoint = "newest") -> Result:
     saved = load_newest(run.checkpoints, at_most=at)
     if saved is None:
         upto = "" if at is None else f" up to iteration {at}"

@@ -9,7 +9,6 @@ is ever deleted.
 """
 
 import json
-import math
 import re
 import warnings
 from contextlib import suppress
@@ -133,9 +132,8 @@ def _complaint(arrays: Arrays, state: Any) -> str | None:
     """What is wrong with contents whose hashes are right: anyone can compute those."""
     if not isinstance(state, dict) or not isinstance(state.get("config", {}), dict):
         return "its state is not a table"
-    numbers = {name: value for name, value in state.items() if name != "config"}
-    for name, value in numbers.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+    for name, value in state.items():
+        if name != "config" and (not files.is_number(value) or value < 0):
             return f"{name} is {value!r:.40}"
     for name, array in arrays.items():
         if array.dtype.kind not in "fiub":

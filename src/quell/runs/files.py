@@ -67,6 +67,11 @@ def as_facts(line: str) -> dict[str, Any]:
     return facts if isinstance(facts, dict) else {}
 
 
+def is_number(value: Any) -> bool:
+    """Whether a value from JSON is a number that can be computed with."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+
+
 def as_table(line: str) -> dict[str, Any] | None:
     """A line of metrics; None if it is half-written or something else."""
     row = as_facts(line)

@@ -50,10 +50,8 @@ class Run(AbstractContextManager["Run"]):
                 break
             except FileExistsError:
                 if name is not None:
-                    raise UsageError(
-                        f"run folder {str(path)!r} exists already; "
-                        f"continue it with `quell resume {path}` or choose another `name=...`"
-                    ) from None
+                    advice = f"continue it with `quell resume {path}` or choose another `name=...`"
+                    raise UsageError(f"run folder {str(path)!r} exists already; {advice}") from None
         run = Run(path)
         try:
             run.lock()
