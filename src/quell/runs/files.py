@@ -75,6 +75,15 @@ def as_table(line: str) -> dict[str, Any] | None:
     return row if numbers else None
 
 
+def read_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Lines of metrics with what they hold, up to the first that is half-written or something else."""
+    for line in read_lines(path):
+        row = as_table(line)
+        if row is None:
+            return
+        yield line, row
+
+
 def append_to(path: Path) -> int:
     """A descriptor to append to a regular file with, which is made if missing."""
     return _regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
