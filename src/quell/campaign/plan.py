@@ -1,16 +1,15 @@
-"""Which runs there are to do, how long each is, and where it leaves what."""
+"""How long runs are, and where each leaves what."""
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from quell.config import Config, Preset, changed, from_dict, to_dict
+from quell.config import Config, changed, from_dict, to_dict
 from quell.errors import UsageError
 from quell.runs.folder import folder_name
 from quell.runs.record import read
-from quell.training.methods import make_config, make_policy, make_task
 
 STOPPED = 75
 """Exit code of a run's process that was asked to stop; the run can be continued."""
@@ -107,30 +106,3 @@ class Job:
 
 def record_path(group: Path, config: Config) -> Path:
     return group / "summaries" / f"{folder_name(config.task)}-{config.method}-{config.seed}.json"
-
-
-def plan(
-    *,
-    tasks: Sequence[str],
-    methods: Sequence[str],
-    seeds: int,
-    budget: Budget,
-    whole: Callable[[str], int],
-    preset: Preset,
-    out: Path,
-    runs: Path,
-    episodes: int,
-) -> list[Job]:
-    """Every run, seed by seed, so that what is done early covers all tasks and methods; `whole` is a task's budget."""
-    group = f"{preset}-{budget.name}"  # the results folder of runs that belong together
-    jobs = []
-    for seed in range(seeds):
-        for task in tasks:
-            for method in methods:
-                settings = {"seed": seed, "steps": budget.of(task, whole(task))}
-                config = make_config(task, method, preset, settings).validate()
-                if seed == 0:
-                    make_policy(config, make_task(config))  # complain before the first run
-                record = record_path(out / group, config)
-                jobs.append(Job(config, runs=runs / group, record=record, episodes=episodes))
-    return jobs
