@@ -92,16 +92,17 @@ SHAKY = {"policy.init_std": 1.0, "step": Natural(kl=0.02), "estimator.gamma": 0.
 """Where a policy has to find its reward first: larger action noise, and small steps to keep it."""
 NARROW = {"directions.sigma": 0.005, "pairs": 1, "batch_steps": 2000}
 """Where the gait is found soon: perturbations that hardly disturb it, and twice as many steps."""
-MANY_JOINTS = {
+ANYWHERE = {"shared_reset": False, "critic.kept": 15, "critic.updates": 200, "policy.init_std": 1.0}
+"""Where episodes begin in any position: no two of a batch in the same, a critic that remembers many, and larger noise."""
+SMALL_BATCHES = {
     "estimator.gamma": 0.99,
     "estimator.trace": 0.95,
     "step.damping": 1.0,
     "pairs": 1,
     "batch_steps": 2000,
     "policy.hidden": (64, 64),
-    "policy.init_std": 0.5,
 }
-"""Where episodes begin in any orientation: many steps, and a metric that a batch of two episodes cannot distort."""
+"""Where it has to get up first: many steps, and a metric that a batch of two episodes cannot distort."""
 UNSTABLE: dict[str, Any] = {
     "estimator": Score(),
     "step": Adam(lr=0.003, max_norm=1.0),
@@ -128,8 +129,11 @@ NATURAL_TASKS: dict[str, dict[str, Any]] = {
     "dm-cartpole-swingup": SHAKY,
     "dm-cartpole-two-poles": {**SHAKY, "step": Natural(kl=0.05, schedule="linear")},
     "dm-cartpole-balance": {"policy.init_std": 1.0, "step.kl": 0.03},
-    "dm-quadruped-walk": MANY_JOINTS,
-    "dm-quadruped-escape": MANY_JOINTS,
+    "dm-quadruped-walk": {**ANYWHERE, **SMALL_BATCHES},
+    "dm-quadruped-escape": {**ANYWHERE, **SMALL_BATCHES},
+    "dm-hopper-stand": {**ANYWHERE, **SMALL_BATCHES, "policy.init_std": 0.5},
+    "dm-hopper-hop": {**ANYWHERE, "estimator.gamma": 0.999},
+    "dm-pendulum-swingup": ANYWHERE,
     "roboschool-pong": SHAKY,
     "lqr": UNSTABLE,
     "lqr-302": UNSTABLE,
@@ -155,7 +159,9 @@ PROXIMAL_TASKS: dict[str, dict[str, Any]] = {
     "hopper": {"policy.init_std": 1.0},
     "walker2d": {"policy.init_std": 1.0},
     "swimmer": {"estimator.gamma": 1.0, "estimator.trace": 0.995, "critic.updates": 400},  # see NATURAL_TASKS
-}
+} | dict.fromkeys(
+    ("dm-quadruped-walk", "dm-quadruped-escape", "dm-hopper-stand", "dm-hopper-hop", "dm-pendulum-swingup"), ANYWHERE
+)
 LINEAR_TASKS: dict[str, dict[str, Any]] = {
     task: {"estimator.per_step": -1.0} for task in ("hopper", "walker2d", "ant")
 } | {"humanoid": {"estimator.per_step": -5.0}}
