@@ -141,10 +141,8 @@ def train(
         settings["horizon"] = given.horizon  # whoever goes on with it need not say so again
     label = str(task) if given is None else given.name
     config = make_config(label, method, preset, as_strategies(settings), given).validate()
-    compute = compute_for(engine, workers)
-    return start(
-        config, compute=compute, out=Path(out), name=name, progress=progress, task=given, callbacks=callbacks, log=log
-    )
+    looking = {"progress": progress, "callbacks": callbacks, "log": log}
+    return start(config, compute=compute_for(engine, workers), out=Path(out), name=name, task=given, **looking)
 
 
 def as_task(given: Any, horizon: Any = None) -> Task:
@@ -289,8 +287,7 @@ def evaluate(
 ) -> Rollouts:
     """Fresh episodes of a run's policy, drawn from `seed` and from no stream that training used."""
     episodes, seed = registry.whole("episodes", episodes, least=1), registry.whole("seed", seed)
-    compute = compute_for(engine, workers)
     problem = Problem(result.policy.policy, Unperturbed(), seed)
-    with make_engine(compute, result.task, problem, members=episodes) as running:
+    with make_engine(compute_for(engine, workers), result.task, problem, members=episodes) as running:
         request = Episodes.unperturbed(0, episodes, Stream.FRESH, mean_action=mean_action)
         return running.rollout(result.theta, request, result.policy.obs_stats).copied()
