@@ -97,13 +97,12 @@ class PolicyGradient:
     Rewards are divided by the standard deviation of the batch's returns, as the other methods' are.
     """
 
+    name: ClassVar[str] = "policy-gradient"
+    needs: ClassVar[Needs] = Needs(perturbed=False, trajectories=True)
     gamma: Annotated[float, DISCOUNT] = 0.99
     """Discount of the reward-to-go."""
     baseline: Baseline = "none"
     """Baseline of the reward-to-go: none, or the mean over the other members at the same step."""
-
-    name: ClassVar[str] = "policy-gradient"
-    needs: ClassVar[Needs] = Needs(perturbed=False, trajectories=True)
 
     def init(self, problem: Problem) -> State:
         return {}

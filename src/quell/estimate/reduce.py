@@ -81,7 +81,8 @@ def pair_of(problem: Problem, episodes: Episodes, rollouts: Rollouts, pair: int)
 
 def directions_of(problem: Problem, episodes: Episodes, pair: int) -> tuple[Array, Array]:
     """(eps_plus, eps_minus) of a pair of a batch."""
-    purpose = episodes.direction_purpose
+    purpose = episodes.stream.value[2]
+    assert purpose is not None, "these episodes are of theta itself"
     draw = Draw(problem.seed, episodes.iteration, episodes.pairs, problem.policy.dim, purpose, episodes.block)
     return draw_pair(problem.directions, draw, pair)
 
@@ -184,10 +185,8 @@ def calm() -> Iterator[None]:
     spin for a tenth of a second after a product, on the cores that the next iteration's episodes need, and a sum split
     over them depends on how many there are.
     """
-    with np.errstate(all="ignore"), _blas().limit(limits=1, user_api="blas"):
+    with np.errstate(all="ignore"), _controller().limit(limits=1, user_api="blas"):
         yield
 
 
-@functools.cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController()
+_controller = functools.cache(ThreadpoolController)

@@ -21,11 +21,10 @@ from quell.types import Batch, Pair, State, Sums
 class Score:
     """The plain ES estimator."""
 
-    shaping: Shaping = "normalise"
-    """What is done to the returns of a batch: (J - mean)/std, centred ranks, or nothing."""
-
     name: ClassVar[str] = "score"
     needs: ClassVar[Needs] = Needs(perturbed=True, trajectories=False)
+    shaping: Shaping = "normalise"
+    """What is done to the returns of a batch: (J - mean)/std, centred ranks, or nothing."""
 
     def init(self, problem: Problem) -> State:
         return fresh_variance(problem, 1)

@@ -188,7 +188,7 @@ def within(xp: Any, value: Any, low: Any, high: Any) -> Any:
     return xp.minimum(xp.maximum(value, low), high)
 
 
-def folder_of(package: str) -> Path | None:
-    """The folder of a package, found without importing it; None if it is not installed."""
-    spec = importlib.util.find_spec(package)
-    return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
+def folder_of(package: str) -> Path:
+    """The folder of an installed package, found without importing it."""
+    spec: Any = importlib.util.find_spec(package)
+    return Path(spec.submodule_search_locations[0])

@@ -33,14 +33,13 @@ VARIANTS = (("scalar", 0.0), ("layer", 0.0), ("coordinate", 10.0), ("coordinate"
 class ChosenCoefficients(Coefficients):
     """Several control variates at once, plain ES among the candidates."""
 
+    name: ClassVar[str] = "choose"
+    columns: ClassVar[int | None] = None
+    precision: ClassVar[type[Any]] = np.float64
     metric: Literal["parameters", "policy"] = "parameters"
     """Whose variance is made small: that of the parameters, or that of the policy they stand for."""
     decay: Annotated[float, SHARE] = 0.95
     """How much of the running moments survives an iteration."""
-
-    name: ClassVar[str] = "choose"
-    columns: ClassVar[int | None] = None
-    precision: ClassVar[type[Any]] = np.float64
 
     @property
     def in_policy_metric(self) -> bool:
@@ -95,10 +94,9 @@ class InParameters(Candidates):
     def best(cls, space: Space, state: State) -> tuple[Array, Array]:
         """(beta [K, d], which candidate each coordinate uses [d])."""
         best = state["scores"].argmin(axis=0)  # the first of equals: plain ES until there is evidence
-        beta, used = np.zeros((space.columns, space.dim)), np.zeros(space.dim, np.int64)
+        beta, used = np.zeros((space.columns, space.dim)), best[space.layer_of]
         for number, candidate in cls._all(space, state, set(best.tolist())):
-            for where in (space.layers[layer] for layer in np.flatnonzero(best == number)):
-                beta[:, where], used[where] = candidate[:, where], number
+            beta = np.where(used == number, candidate, beta)
         return beta, used
 
     @classmethod
@@ -155,10 +153,7 @@ class InPolicy(Candidates):
         """(beta [K, d], which candidate each coordinate uses [d])."""
         best = int(state["scores"].argmin())  # the first of equals: plain ES until there is evidence
         chosen = list(cls._all(space, state["moments"]))[best].reshape(1 + space.columns, -1)[1:]
-        beta = np.zeros((space.columns, space.dim))
-        for layer, where in enumerate(space.layers):
-            beta[:, where] = chosen[:, layer, None]
-        return beta, np.full(space.dim, best)
+        return chosen[:, space.layer_of], np.full(space.dim, best)
 
     @classmethod
     def learn(cls, space: Space, state: State, products: Products, known: Array) -> tuple[Array, Array]:
@@ -187,10 +182,8 @@ class InPolicy(Candidates):
 
 def split_by_layer(xp: Any, space: Space, columns: Any) -> Any:
     """The parts of columns [1 + K, d] in each layer, zero elsewhere: [(1 + K) L, d], column by column."""
-    masks = np.zeros((len(space.layers), space.dim))
-    for layer, where in enumerate(space.layers):
-        masks[layer, where] = 1
-    return xp.where(masks[None] > 0, columns[:, None], 0.0).reshape(-1, space.dim)
+    inside = space.layer_of == np.arange(len(space.layers))[:, None]
+    return xp.where(inside[None], columns[:, None], 0.0).reshape(-1, space.dim)
 
 
 def second_moment(products: Array, beta: Array) -> Array:

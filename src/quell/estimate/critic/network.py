@@ -28,6 +28,7 @@ ROWS = 4096  # of each
 class NetworkCritic:
     """tanh units, trained after each batch."""
 
+    name: ClassVar[str] = "network"
     hidden: tuple[int, ...] = (64, 64)
     """Sizes of the hidden layers."""
     lr: Annotated[float, POSITIVE] = 1e-3
@@ -36,8 +37,6 @@ class NetworkCritic:
     """Minibatches after each batch."""
     minibatch: Annotated[int, SIZE] = 256
     """Rows in each."""
-
-    name: ClassVar[str] = "network"
 
     def check(self) -> None:
         if any(size < 1 for size in self.hidden):

@@ -30,9 +30,7 @@ class GymnasiumTask(MujocoTask):
     def model(self) -> Any:
         from quell.tasks.mujoco import load_model
 
-        folder = folder_of("gymnasium")
-        assert folder is not None  # a core dependency
-        return load_model(str(folder / "envs/mujoco/assets" / self.asset))
+        return load_model(str(folder_of("gymnasium") / "envs/mujoco/assets" / self.asset))
 
     @property
     def original(self) -> str:
@@ -46,8 +44,7 @@ class GymnasiumTask(MujocoTask):
         return positions, rng.uniform(-noise, noise, model.nv)
 
     def initial(self, xp: Any, model: Any, draws: Draws) -> tuple[Any, Any]:
-        positions, velocities = draws
-        return model.qpos0 + positions, velocities
+        return model.qpos0 + draws[0], draws[1]
 
     def bonus(self, xp: Any, fallen: Any) -> Any:
         """1 while upright; v4 pays it on the step that falls as well."""

@@ -194,15 +194,12 @@ class World:
 @contextmanager
 def _no_banner() -> Iterator[None]:
     """PyBullet prints its build time to stderr when first imported."""
-    keep = os.dup(2)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 2)
-        yield
-    finally:
-        os.dup2(keep, 2)
-        os.close(keep)
-        os.close(nowhere)
+    with open(os.devnull, "wb") as nowhere, os.fdopen(os.dup(2), "wb") as kept:
+        os.dup2(nowhere.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept.fileno(), 2)
 
 
 TASKS = [RoboschoolHalfCheetah]
