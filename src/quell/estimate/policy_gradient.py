@@ -92,10 +92,7 @@ def padded_length(steps: int, horizon: int, least: int = 64) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyGradient:
-    """Vanilla PG at theta from 2N full episodes, one update per batch.
-
-    Rewards are divided by the standard deviation of the batch's returns, as the other methods' are.
-    """
+    """Vanilla PG at theta from 2N full episodes, one update per batch; rewards in units of the returns' spread."""
 
     name: ClassVar[str] = "policy-gradient"
     needs: ClassVar[Needs] = Needs(perturbed=False, trajectories=True)

@@ -2,8 +2,7 @@
 
     g = 1/N sum_i X_i,    X_i = (J_i+ eps_i+  +  J_i- eps_i-) / (2 sigma)
 
-which is (J+ - J-) / (2 sigma) * eps for a symmetric pair. With directions of the right kind this is also ORTHO, GCMC
-and QMC, and with a deterministic policy it is Det.
+which is (J+ - J-) / (2 sigma) * eps for a symmetric pair. Directions make it ORTHO, GCMC or QMC, and a policy Det.
 """
 
 from dataclasses import dataclass

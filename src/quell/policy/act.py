@@ -61,10 +61,7 @@ def _member_by_member(policy: Policy, thetas: Array) -> Callable[[Array], Array]
 
 
 def to_environment(policy: Policy, bounds: tuple[Array, Array] | None) -> Callable[[Array], Array] | None:
-    """What turns drawn actions into the environment's, or None to pass them on.
-
-    clip: cut at the bounds. scale: cut at -1 and 1, then stretch that to the bounds.
-    """
+    """None (as-is), or what cuts actions at the bounds (clip), or at -1 and 1, stretched to the bounds (scale)."""
     if policy.actions == "as-is" or policy.kind == "categorical":
         return None
     if bounds is None or (policy.actions == "scale" and not np.isfinite(bounds).all()):

@@ -106,10 +106,8 @@ class Sign(FirstOrder):
 
 @dataclass(frozen=True)
 class OwnOptax(Step):
-    """An optax.GradientTransformation of the user's, as `quell.train(..., step=optax.adam(0.01))` takes it.
-
-    optax's optimisers descend: they are given the gradient's negative.
-    """
+    """An optax.GradientTransformation of the user's, as `quell.train(..., step=optax.adam(0.01))` takes it. optax's
+    optimisers descend: they are given the gradient's negative."""
 
     name: ClassVar[str] = "optax"
     given: Any = field(metadata=NO_SETTING)

@@ -1,8 +1,7 @@
 """Coefficients of control variates: what multiplies each column Y_k in each coordinate, learned from past batches only.
 
 `update` is called after a batch's gradient has been formed, so what it learns is used from the next batch on and the
-estimate stays unbiased. Here are the rules for one column: fixed, the paper's gradient descent, and the closed form
-from running moments; `choose` has the one for several.
+estimate stays unbiased. Here are the rules for one column; `choose` has the one for several.
 """
 
 from dataclasses import dataclass
@@ -112,9 +111,8 @@ class SgdCoefficients(Coefficients):
 class MomentsCoefficients(Coefficients):
     """The closed form eta* = -E[X Y] / E[Y^2] from running moments of past batches.
 
-    Coordinates are noisy when few pairs have been seen, so their ratio is pulled towards that of their layer, with the
-    weight of `shrinkage` pseudo-pairs: eta = (n eta_coordinate + shrinkage eta_layer) / (n + shrinkage), n the
-    (discounted) number of pairs behind the moments.
+    Coordinates are noisy when few pairs have been seen, so their ratio is pulled towards that of their layer:
+    eta = (n eta_coordinate + shrinkage eta_layer) / (n + shrinkage), n the (discounted) pairs behind the moments.
     """
 
     name: ClassVar[str] = "moments"

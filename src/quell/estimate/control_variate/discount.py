@@ -64,9 +64,8 @@ class LearnedDiscount(Discount):
 
         gamma = 1 - exp(phi),   phi <- phi - a/n sum_k v(phi + s z_k) / s * z_k,   z_k ~ N(0, 1)
 
-    v is measured in units of its own batch mean and with that mean subtracted, which leaves the direction of the step
-    unchanged and makes the rate independent of d, sigma and the returns: with the raw sum of squares the printed rates
-    throw phi out of range in one step.
+    v is measured in units of its own batch mean, less that mean. This keeps the step's direction and makes the rate
+    independent of d, sigma and the returns: with the raw v the printed rates throw phi out of range in one step.
     """
 
     name: ClassVar[str] = "learned"

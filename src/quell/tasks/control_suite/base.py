@@ -1,7 +1,6 @@
 """What the DeepMind Control Suite's tasks share: its model files, how it steps, and its reward shapes.
 
-Only the suite's model files are used, straight from the installed package's folder: importing its Python
-would take seconds and, for terrain, an OpenGL context.
+Of the installed package only these files are used: its Python would take seconds and, for terrain, an OpenGL context.
 """
 
 import xml.etree.ElementTree as ET

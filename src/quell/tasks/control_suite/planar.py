@@ -32,8 +32,7 @@ class Planar(ControlSuiteTask):
 
 class DmHopper(Planar):
     obs_size, action_size = 15, 4
-    domain = "hopper"
-    frame_skip = 4
+    domain, frame_skip = "hopper", 4
     fields = ("qpos", "qvel", "sensordata", "xipos")
     root = 2
 
@@ -69,8 +68,7 @@ class CheetahRun(Planar):
     name = "dm-cheetah-run"
     summary = "planar cheetah, run at 10 m/s (Control Suite)"
     obs_size, action_size = 17, 6
-    domain = "cheetah"
-    frame_skip = 1
+    domain, frame_skip = "cheetah", 1
     settling_steps = 200  # two seconds of passive falling
     root = 3
 

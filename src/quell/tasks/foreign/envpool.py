@@ -25,8 +25,7 @@ class EnvPoolTask(ForeignTask):
     kwargs: tuple[tuple[str, Any], ...] = ()
     """Arguments for making the environment, as (name, value) pairs."""
 
-    engine = "envpool"
-    extra = "envpool"
+    engine, extra = "envpool", "envpool"
 
     @property
     def original(self) -> str:

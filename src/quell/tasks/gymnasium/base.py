@@ -12,10 +12,9 @@ from quell.tasks.base import Draws, MujocoTask, folder_of
 class GymnasiumTask(MujocoTask):
     """A task of Gymnasium's MuJoCo family; its class is called as Gymnasium calls it, without the version.
 
-    `version` picks which of Gymnasium's definitions to follow. v5 is the default because it is the one
-    Gymnasium maintains, and because v4 still pays for being upright on the very step that falls and, in
-    Walker2d, gives the two feet different friction. v4 keeps the semantics of older published scores.
-    Swimmer and HalfCheetah are the same in both.
+    `version` picks which of Gymnasium's definitions to follow. v5 is the default because it is the one Gymnasium
+    maintains, and because v4 still pays for being upright on the very step that falls and, in Walker2d, gives the two
+    feet different friction. v4 keeps the semantics of older published scores.
     """
 
     version: Literal["v5", "v4"] = "v5"

@@ -19,13 +19,11 @@ class Ant(GymnasiumTask):
     obs_size, action_size = by_version(v5=105, v4=27), 8
     can_terminate = True
     tuned: Mapping[str, Any] = {"policy.actions": "clip"}  # the cost of an action has no bound, its effect has
-    asset = "ant.xml"
-    frame_skip = 5
+    asset, frame_skip = "ant.xml", 5
     # Like Gymnasium, the reward reads the torso's position as the integrator last evaluated it, not qpos.
     fields = ("qpos", "qvel", "xpos", "cfrc_ext")
     contact_forces = by_version(v5=True, v4=False)
-    reset_noise = 0.1
-    normal_velocities = True
+    reset_noise, normal_velocities = 0.1, True
 
     def observe(self, xp: Any, state: State) -> Any:
         parts = [state["qpos"][:, 2:], state["qvel"]]
@@ -58,8 +56,7 @@ class Humanoid(GymnasiumTask):
     obs_size, action_size = by_version(v5=348, v4=376), 17
     can_terminate, first_length = True, 20
     tuned: Mapping[str, Any] = Ant.tuned
-    asset = "humanoid.xml"
-    frame_skip = 5
+    asset, frame_skip = "humanoid.xml", 5
     fields = ("qpos", "qvel", "cinert", "cvel", "qfrc_actuator", "cfrc_ext", "subtree_com")
     contact_forces = True
     reset_noise = 0.01

@@ -1,5 +1,4 @@
-"""A three-link swimmer in a viscous fluid, and a planar cheetah: move forward, nobody falls; Gymnasium's Swimmer and
-HalfCheetah, whose v4 and v5 are the same."""
+"""A swimmer of three links, a planar cheetah: move forward; Gymnasium's Swimmer and HalfCheetah, alike in v4 and v5."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,8 +11,7 @@ class Swimmer(GymnasiumTask):
     name = "swimmer"
     summary = "three-link swimmer, swim forward (Gymnasium)"
     obs_size, action_size = 8, 2
-    asset = "swimmer.xml"
-    frame_skip = 4
+    asset, frame_skip = "swimmer.xml", 4
     reset_noise = 0.1
     tuned: Mapping[str, Any] = {"policy.activation": "tanh", "policy.init_std": 0.37, "lr": 0.01}
     unseen, seconds, cost = 2, 0.04, 1e-4  # coordinates that tell where it is; of a step; of an action's square
@@ -32,8 +30,7 @@ class HalfCheetah(Swimmer):
     name = "halfcheetah"
     summary = "planar cheetah, run forward (Gymnasium)"
     obs_size, action_size = 17, 6
-    asset = "half_cheetah.xml"
-    frame_skip = 5
+    asset, frame_skip = "half_cheetah.xml", 5
     normal_velocities = True
     tuned: Mapping[str, Any] = {"policy.activation": "tanh", "policy.init_std": 0.14, "normalise_obs": True, "lr": 0.01}
     unseen, seconds, cost = 1, 0.05, 0.1

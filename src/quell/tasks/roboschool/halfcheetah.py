@@ -38,8 +38,7 @@ class RoboschoolHalfCheetah(Task):
     summary = "heavy planar cheetah, run forward (RoboschoolHalfCheetah-v1 on PyBullet)"
     obs_size, action_size = 26, 6
     can_terminate = True
-    engine = "pybullet"
-    extra = "robo"
+    engine, extra = "pybullet", "robo"
 
     def simulator(self, members: int) -> "CheetahSimulator":
         require("robo", f"task {self.name!r}")
@@ -103,10 +102,8 @@ def observe(xp: Any, state: State, height: Any, limits: Array) -> Any:
 
 
 def reward_terms(xp: Any, before: State, action: Any, after: State, limits: Array) -> Any:
-    """Alive, progress, electricity, joints at their limits, parts in touch [m, 5]; the reward is their sum.
-
-    Alive looks at the floor contacts of the previous step, as the observation does, and is -1 at the end.
-    """
+    """Alive, progress, electricity, joints at their limits, parts in touch [m, 5]; the reward is their sum. Alive looks
+    at the floor contacts of the previous step, as the observation does, and is -1 at the end."""
     fallen = (xp.abs(after["angles"][:, 1]) >= 1) | (before["floor"][:, LEGS] > 0).any(axis=1)
     terms = [
         xp.where(fallen, -1.0, 1.0),
