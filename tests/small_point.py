@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from quell.estimate import Estimator
 from quell.rollout import default_compute
+from quell.variances.fisher import Geometry
 from quell.variances.measure import Measurement, measure
 from quell.variances.points import Point, find_point
 from quell.variances.rows import Row, find_rows
@@ -31,4 +34,10 @@ def run(
 ) -> Measurement:
     where = where or point()
     rows = find_rows(methods, where.sigma)
-    return measure(where, rows, iterations=iterations, warmup=warmup, compute=default_compute(workers))
+    return measure(where, rows, iterations, warmup, compute=default_compute(workers))
+
+
+def shape(where: Point) -> Geometry:
+    """Metrics over states that nobody visited."""
+    states = np.random.default_rng(0).standard_normal((20, where.task.obs_size)).astype(np.float32)
+    return Geometry(where.policy, where.theta, states)

@@ -143,18 +143,11 @@ class Simulated:
     ortho_eta: Estimate
 
 
-@dataclass(frozen=True)
-class Gradients:
-    """Independent repeats [repeats, d] of each estimator; all four of a repeat share their action noise."""
-
-    es: Array
-    re: Array
-    ortho: Array
-    ortho_re: Array
-
-
-def sample_gradients(rng: np.random.Generator, alpha: Array, n: int, rho: float, *, repeats: int) -> Gradients:
-    """Draw each estimator `repeats` times, straight from its definition (s1 = 1, s2 = rho)."""
+def sample_gradients(
+    rng: np.random.Generator, alpha: Array, n: int, rho: float, *, repeats: int
+) -> tuple[Array, Array, Array, Array]:
+    """ES, RE, ORTHO and RE on ORTHO's directions, drawn `repeats` times [repeats, d] straight from their definitions
+    (s1 = 1, s2 = rho); all four of a repeat share their action noise."""
     noise = rng.standard_normal((repeats, n, len(alpha)))
     action_noise = rng.standard_normal(noise.shape)
 
@@ -163,7 +156,7 @@ def sample_gradients(rng: np.random.Generator, alpha: Array, n: int, rho: float,
         weights = rewards[:, None, :] / n
         return (weights @ directions)[:, 0], (weights @ action_noise)[:, 0] / rho
 
-    return Gradients(*es_and_re(noise), *es_and_re(_orthogonalise(noise)))
+    return (*es_and_re(noise), *es_and_re(_orthogonalise(noise)))
 
 
 def simulate(
@@ -182,10 +175,10 @@ def simulate(
         raise UsageError(f"alpha must be {d} numbers, not all zero")
     chunk = max(1, _CHUNK // (n * d))
     parts = [
-        _moments(sample_gradients(rng, alpha, n, rho, repeats=min(chunk, repeats - start)), alpha, n, rho)
+        _moments(*sample_gradients(rng, alpha, n, rho, repeats=min(chunk, repeats - start)), alpha, n, rho)
         for start in range(0, repeats, chunk)
     ]
-    es, re, cv, xy, yy, ortho, ortho_cv, ortho_xy, ortho_yy = np.concatenate(parts, axis=1)
+    re, es, cv, xy, yy, ortho, ortho_cv, ortho_xy, ortho_yy = np.concatenate(parts, axis=1)
     variances = {"es": es, "ortho": ortho, "re": re, "cv": cv, "ortho_cv": ortho_cv}
     etas = {"eta": _ratio(-xy, yy), "ortho_eta": _ratio(-ortho_xy, ortho_yy)}
     return Simulated(**{name: _mean(errors) for name, errors in variances.items()}, **etas)
@@ -203,17 +196,18 @@ def table(
     grid: Iterable[tuple[int, int, float]], *, repeats: int = 0, rng: np.random.Generator | None = None
 ) -> list[dict[str, float]]:
     """One row per (d, n, rho): exact values, ratios to ES and, with repeats, `*_simulated` and `*_error`."""
-    rows: list[dict[str, float]] = []
-    for d, n, rho in grid:
-        truth = exact(d, n, rho)
-        row: dict[str, float] = asdict(truth)
-        for name in ("ortho", "cv", "ortho_cv", "printed_cv"):
-            row[f"{name}_ratio"] = row[name] / truth.es
-        if repeats:
-            if rng is None:
-                raise UsageError("a simulated table needs a generator")
-            for name, estimate in asdict(simulate(d, n, rho, repeats=repeats, rng=rng)).items():
-                row[f"{name}_simulated"], row[f"{name}_error"] = estimate["value"], estimate["error"]
+    points = [exact(*point) for point in grid]
+    if repeats and rng is None:
+        raise UsageError("a simulated table needs a generator")
+    for point in points if repeats else ():  # complain before the first simulation
+        check_simulation(point.d, point.n, repeats)
+    rows = []
+    for point in points:
+        row = asdict(point)
+        row |= {f"{name}_ratio": row[name] / point.es for name in ("ortho", "cv", "ortho_cv", "printed_cv")}
+        if repeats and rng is not None:
+            for name, estimate in vars(simulate(point.d, point.n, point.rho, repeats=repeats, rng=rng)).items():
+                row |= {f"{name}_simulated": estimate.value, f"{name}_error": estimate.error}
         rows.append(row)
     return rows
 
@@ -243,7 +237,7 @@ def _orthogonalise(noise: Array) -> Array:
     return np.concatenate(blocks, axis=1)
 
 
-def _moments(g: Gradients, alpha: Array, n: int, rho: float) -> Array:
+def _moments(es: Array, re: Array, ortho: Array, ortho_re: Array, alpha: Array, n: int, rho: float) -> Array:
     """Per repeat [9, repeats], in units of |alpha|²/n: squared errors and the moments behind each eta."""
     scale = n / (alpha @ alpha)
 
@@ -253,12 +247,10 @@ def _moments(g: Gradients, alpha: Array, n: int, rho: float) -> Array:
     def mixed(x: Array, re: Array, eta: float) -> list[Array]:
         error, y = x - alpha, x - re
         cv = error + eta * y
-        return [dot(cv, cv), dot(error, y), dot(y, y)]
+        return [dot(error, error), dot(cv, cv), dot(error, y), dot(y, y)]
 
-    es, re, ortho = g.es - alpha, g.re - alpha, g.ortho - alpha
-    plain = mixed(g.es, g.re, optimal_eta(rho))
-    orthogonal = mixed(g.ortho, g.ortho_re, optimal_eta_ortho(len(alpha), n, rho))
-    return np.stack([dot(es, es), dot(re, re), *plain, dot(ortho, ortho), *orthogonal])
+    eta, ortho_eta = optimal_eta(rho), optimal_eta_ortho(len(alpha), n, rho)
+    return np.stack([dot(re - alpha, re - alpha), *mixed(es, re, eta), *mixed(ortho, ortho_re, ortho_eta)])
 
 
 def _mean(x: Array) -> Estimate:

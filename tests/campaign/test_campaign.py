@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from quell.campaign.estimate import known_speeds, makespan, seconds_of
-from quell.campaign.plan import Budget, Job, plan
+from quell.campaign.plan import Budget, Job
 from quell.cli import main
+from quell.commands.paper import Arguments, planned
 from quell.runs import Run
 from quell.runs.record import read
 from quell.training.methods import make_config
@@ -37,23 +39,14 @@ def test_budgets() -> None:
 
 
 def test_jobs(tmp_path: Path) -> None:
-    jobs = plan(
-        tasks=("lqr-302", "gym:CartPole-v1"),
-        methods=("es", "cv"),
-        seeds=2,
-        budget=Budget.parse(0.5, ()),
-        whole={"lqr-302": 1000, "gym:CartPole-v1": 400}.__getitem__,
-        preset="paper",
-        out=tmp_path / "out",
-        runs=tmp_path / "runs",
-        episodes=3,
-    )
+    what: dict[str, Any] = {"tasks": ("lqr-302", "gym:CartPole-v1"), "methods": ("es", "cv"), "seeds": 2, "episodes": 3}
+    jobs = planned(Arguments("table-es", **what, budget=0.5, out=tmp_path / "out", runs=tmp_path / "runs"))
     assert [job.title for job in jobs[:3]] == [
         "lqr-302 es paper seed 0",
         "lqr-302 cv paper seed 0",
         "gym:CartPole-v1 es paper seed 0",
     ]
-    assert [job.config.steps for job in jobs[:3]] == [500, 500, 200]
+    assert [job.config.steps for job in jobs[:3]] == [2_000_000, 2_000_000, 10_000_000]
     assert jobs[2].record == tmp_path / "out/paper-0.5/summaries/gym-CartPole-v1-es-0.json"
     assert jobs[2].timings == tmp_path / "out/paper-0.5/timings.jsonl"
     assert {job.config.seed for job in jobs[:4]} == {0}, "one seed of everything comes first"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from small_point import point, run
+from small_point import point, run, shape
 
 from quell.policy.likelihood import mean_kl
 from quell.policy.network import Policy
@@ -24,35 +24,35 @@ def sample(kind: str = "gaussian") -> Geometry:
 @pytest.mark.parametrize("kind", ["gaussian", "categorical"])
 def test_policy_metric_against_the_divergence(kind: str) -> None:
     """|A delta|^2 = 2 KL for a small delta."""
-    shape = sample(kind)
-    delta = np.random.default_rng(1).standard_normal(shape.policy.dim) * 0.01
-    moved = (shape.theta + delta).astype(np.float32)
-    length = np.square(shape.mapped("policy", delta[None])).sum()
-    assert length == pytest.approx(2 * float(mean_kl(shape.policy)(moved, shape.theta, shape.states)), rel=0.05)
+    space = sample(kind)
+    delta = np.random.default_rng(1).standard_normal(space.policy.dim) * 0.01
+    moved = (space.theta + delta).astype(np.float32)
+    length = np.square(space.mapped("policy", delta[None])).sum()
+    assert length == pytest.approx(2 * float(mean_kl(space.policy)(moved, space.theta, space.states)), rel=0.05)
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "categorical"])
 def test_step_metric(kind: str) -> None:
     """g' F^-1 g for nine gradients, by the Kronecker form written out."""
-    shape = sample(kind)
-    g = np.random.default_rng(1).standard_normal((9, shape.policy.dim))
-    dense = shape.kronecker.apply(np.eye(shape.policy.dim), 1.0)
-    lengths = np.square(shape.mapped("step", g).astype(np.float64)).sum(axis=1)
+    space = sample(kind)
+    g = np.random.default_rng(1).standard_normal((9, space.policy.dim))
+    dense = space.kronecker.apply(np.eye(space.policy.dim), 1.0)
+    lengths = np.square(space.mapped("step", g).astype(np.float64)).sum(axis=1)
     assert lengths == pytest.approx((g * np.linalg.solve(dense, g.T).T).sum(axis=1), rel=1e-4)
 
 
 def test_steps_have_the_size_asked_for() -> None:
     where, rng = point(), np.random.default_rng(1)
     g = rng.standard_normal(where.policy.dim).astype(np.float32)
-    shape = Geometry(where.policy, where.theta, rng.standard_normal((STATES, 3)).astype(np.float32))
-    assert np.linalg.norm(step("raw", 0.4, g, shape)) == pytest.approx(0.4, rel=1e-4)
-    assert np.abs(step("sign", 0.01, g, shape)) == pytest.approx(np.full(len(g), 0.01))
+    space = Geometry(where.policy, where.theta, rng.standard_normal((STATES, 3)).astype(np.float32))
+    assert np.linalg.norm(step("raw", 0.4, g, space)) == pytest.approx(0.4, rel=1e-4)
+    assert np.abs(step("sign", 0.01, g, space)) == pytest.approx(np.full(len(g), 0.01))
     for kind in ("kl", "natural"):
-        moved = where.theta + step(kind, 1e-4, g, shape)
-        assert float(mean_kl(where.policy)(moved, where.theta, shape.states)) == pytest.approx(1e-4, rel=0.1)
-        assert (step(kind, 0.1, 0 * g, shape) == 0).all()
-    assert abs(np.corrcoef(step("kl", 1e-4, g, shape), g)[0, 1]) == pytest.approx(1, abs=1e-5)
-    assert np.corrcoef(step("natural", 1e-4, g, shape), g)[0, 1] < 0.999
+        moved = where.theta + step(kind, 1e-4, g, space)
+        assert float(mean_kl(where.policy)(moved, where.theta, space.states)) == pytest.approx(1e-4, rel=0.1)
+        assert (step(kind, 0.1, 0 * g, space) == 0).all()
+    assert abs(np.corrcoef(step("kl", 1e-4, g, space), g)[0, 1]) == pytest.approx(1, abs=1e-5)
+    assert np.corrcoef(step("natural", 1e-4, g, space), g)[0, 1] < 0.999
 
 
 def test_states_are_those_the_policy_visits() -> None:
@@ -68,15 +68,9 @@ def test_states_are_those_the_policy_visits() -> None:
 
 def test_gains() -> None:
     found = run(["auto"], iterations=12)
-    shape = sample_of(found.point.policy, found.point.theta)
     sizes = {"estimates": 10, "episodes": 4, "compute": default_compute(1)}
-    worth = gains(found, ["es", "auto"], [("raw", 0.3), ("kl", 0.01)], shape, **sizes)  # type: ignore[arg-type]
+    worth = gains(found, ["es", "auto"], [("raw", 0.3), ("kl", 0.01)], shape(found.point), **sizes)  # type: ignore[arg-type]
     assert [(g.name, g.kind) for g in worth] == [("es", "raw"), ("auto", "raw"), ("es", "kl"), ("auto", "kl")]
     assert worth[0].over_es.value == 0
     assert all(g.gain.low < g.gain.value < g.gain.high for g in worth)
     assert worth[1].gain.low > 0, "a step along auto's gradient climbs"
-
-
-def sample_of(policy: Policy, theta: np.ndarray) -> Geometry:
-    states = np.random.default_rng(0).standard_normal((20, 3)).astype(np.float32)
-    return Geometry(policy, theta, states)

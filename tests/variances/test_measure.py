@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from linear_gaussian import LinearGaussian, smoothed_gradient
-from small_point import point, run
+from small_point import SETTINGS, point, run, shape
 
+import quell
 import quell.estimate.control_variate as cv_module
 from quell.errors import UsageError
 from quell.estimate import Estimate, Problem, Rows, policy_gradient
@@ -26,9 +27,8 @@ from quell.perturb.gaussian import Gaussian
 from quell.policy.network import Policy
 from quell.rollout import default_compute
 from quell.types import Batch, Episodes, State, Sums
-from quell.variances import Plan, study
 from quell.variances.fisher import Geometry
-from quell.variances.measure import Measurement, Scale, Session, measure
+from quell.variances.measure import Measurement, Session, measure
 from quell.variances.points import find_point
 from quell.variances.rows import CV, Row, find_row, find_rows
 from quell.variances.summary import summarise
@@ -41,7 +41,7 @@ def found() -> Measurement:
 
 def test_every_estimator_is_unbiased_and_cv_helps(found: Measurement) -> None:
     """pg too: on a quadratic return smoothing changes little, and 160 episodes of spread 1 divide by 1."""
-    by_name = {s.name: s for s in summarise(found, None, np.random.default_rng(0))}
+    by_name = {s.name: s for s in summarise(found, shape(found.point), np.random.default_rng(0))}
     assert next(iter(by_name)) == "es"
     for s in by_name.values():
         errors = s.metrics["parameters"]
@@ -59,9 +59,9 @@ def test_every_estimator_is_unbiased_and_cv_helps(found: Measurement) -> None:
 @pytest.mark.usefixtures("in_process")
 def test_the_variance_is_that_of_the_pairs(found: Measurement) -> None:
     """Iterations of one pair each, whose variance is five times that of five pairs: they agree to 25%."""
-    es = next(s for s in summarise(found, None, np.random.default_rng(0)) if s.name == "es")
+    es = next(s for s in summarise(found, shape(found.point), np.random.default_rng(0)) if s.name == "es")
     other = run([], iterations=400, warmup=0, where=point(pairs=1))
-    one = summarise(other, None, np.random.default_rng(0))[0]
+    one = summarise(other, shape(other.point), np.random.default_rng(0))[0]
     assert es.variance.value == pytest.approx(one.variance.value / 5, rel=0.25)
 
 
@@ -81,10 +81,11 @@ def test_on_ray() -> None:
     from quell.rollout.cluster import Ray
     from quell.rollout.cluster.session import Session as Cluster
 
-    plan = Plan(methods=["cv-paper", "auto"], pairs=10, warmup=10, gain=[("natural", 0.01)], gain_estimates=2)
+    asked: dict[str, Any] = {"methods": "cv-paper,auto", "pairs": 10, "warmup": 10, "settings": SETTINGS}
+    asked |= {"gain": ["natural:0.01"], "gain_estimates": 2, "progress": False}
     cluster = Cluster(None, 2)
     try:
-        found = [study(point(), plan, compute=compute) for compute in (Ray(workers=2), default_compute(1))]
+        found = [quell.variance("lqr-302", engine=engine, **asked) for engine in (Ray(workers=2), default_compute(1))]
     finally:
         cluster.close()
     remote, local = found
@@ -107,9 +108,9 @@ def test_samplings_are_independent() -> None:
         return np.concatenate([directions_of(problem, e, pair)[0] for e in episodes for pair in range(5)])
 
     def gradients(number: int) -> np.ndarray:
-        session = Session(where, find_rows([], where.sigma), Scale(), number=number, compute=default_compute(1))
-        measured, facts = session.run(0, 40, lambda *_: None)
-        return np.stack([measured[0].gradients[:, 0], facts.returns.reshape(40, -1).mean(axis=1)])
+        session = Session(where, default_compute(1))
+        (es,), returns, _ = session.run(number, find_rows([], where.sigma), 0, 40)
+        return np.stack([es.gradients[:, 0], returns.reshape(40, -1).mean(axis=1)])
 
     drawn = [directions(stream=Stream.MEASURE, block=(number,)) for number in range(3)]
     drawn.append(directions())
@@ -142,13 +143,13 @@ def test_bias_in_every_metric_against_the_closed_form() -> None:
     settings = {"policy.hidden": (), "policy.init_std": 0.7, "sigma": 0.3, "pairs": 150}
     where = find_point(LinearGaussian(), "init", preset="paper", seed=1, settings=settings)
     rows = find_rows([Halved(shaping="none"), "cv"], where.sigma)
-    repeats = measure(where, rows, iterations=60, warmup=3, compute=default_compute(1))
-    shape = Geometry(where.policy, where.theta, np.ones((4, 1), np.float32))
-    es, halved, cv = summarise(repeats, shape, np.random.default_rng(0))
+    repeats = measure(where, rows, 60, 3, compute=default_compute(1))
+    space = Geometry(where.policy, where.theta, np.ones((4, 1), np.float32))
+    es, halved, cv = summarise(repeats, space, np.random.default_rng(0))
     assert (halved.biased, cv.biased) == (True, False)
     gradient = smoothed_gradient(where.theta, 0.3, 1.0, 6)
     for metric in ("parameters", "policy", "step"):
-        true = np.square(shape.mapped(metric, gradient[None].astype(np.float32))).sum() / 4
+        true = np.square(space.mapped(metric, gradient[None].astype(np.float32))).sum() / 4
         plain, biased = es.metrics[metric], halved.metrics[metric]
         low, value, high = (plain.variance.value * x for x in (biased.bias.low, biased.bias.value, biased.bias.high))
         assert low < true < high
@@ -163,8 +164,10 @@ def test_bias_in_every_metric_against_the_closed_form() -> None:
 def test_a_less_noisy_reference_sees_smaller_biases(found: Measurement) -> None:
     """Against `cv` instead of ES the interval of another's bias shrinks; that of ES is what cv's was against it."""
     rng = np.random.default_rng
-    against_es = {s.name: s.metrics["parameters"].bias for s in summarise(found, None, rng(0))}
-    against_cv = {s.name: s.metrics["parameters"].bias for s in summarise(found, None, rng(0), reference="cv")}
+    against_es = {s.name: s.metrics["parameters"].bias for s in summarise(found, shape(found.point), rng(0))}
+    against_cv = {
+        s.name: s.metrics["parameters"].bias for s in summarise(found, shape(found.point), rng(0), reference="cv")
+    }
     assert against_cv["cv"].value == 0
     assert against_cv["es"].value == pytest.approx(against_es["cv"].value)
     fine, coarse = against_cv["auto"], against_es["auto"]
@@ -190,8 +193,8 @@ def test_a_biased_estimator_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     for broken in (False, True):
         if broken:
             monkeypatch.setattr(cv_module, "advantages", printed)
-        repeats = measure(where, rows, iterations=40, warmup=10, compute=default_compute(1))
-        summary = summarise(repeats, None, np.random.default_rng(0))[1]
+        repeats = measure(where, rows, 40, 10, compute=default_compute(1))
+        summary = summarise(repeats, shape(where), np.random.default_rng(0))[1]
         assert (abs(summary.bias.along) > 4) == broken
         assert (abs(summary.bias.worst) > 4) == broken
         assert (summary.bias.p < 1e-4) == broken
@@ -201,10 +204,10 @@ def test_a_biased_estimator_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_estimators_that_do_not_fit_are_refused() -> None:
     where = find_point("lqr-302", "init", preset="paper", seed=0, settings={"policy": "deterministic"})
     with pytest.raises(UsageError, match="stochastic"):
-        measure(where, [find_row("cv", 0.1)], iterations=2, warmup=1, compute=default_compute(1))
+        measure(where, [find_row("cv", 0.1)], 2, 1, compute=default_compute(1))
     mixed = dataclasses.replace(find_row("pg", 0.1), directions=Gaussian())
     with pytest.raises(UsageError, match="does not take"):
-        measure(point(), [mixed], iterations=2, warmup=1, compute=default_compute(1))
+        measure(point(), [mixed], 2, 1, compute=default_compute(1))
 
 
 def test_policy_layout_of_the_toy() -> None:

@@ -16,6 +16,7 @@ from quell.campaign.estimate import read_timings
 from quell.runs.record import NO_REWARD, Record
 from quell.stats import mean_std, verdict
 from quell.terminal.numbers import score, steps
+from quell.terminal.tables import markdown_lines
 
 Grid = dict[str, dict[str, list[Record]]]
 """task -> method -> its runs."""
@@ -109,8 +110,7 @@ def _cell(values: Sequence[float]) -> str:
 
 
 def _markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"
+    return "\n".join(markdown_lines(heads, rows)) + "\n"
 
 
 def median_seconds(folder: Path) -> dict[tuple[str, str], float]:

@@ -6,7 +6,6 @@ for it or is gone, the run stops after the current iteration and saves.
 
 import json
 import os
-import resource
 import shutil
 import sys
 import threading
@@ -53,17 +52,15 @@ class Reporter(Callback):
 
 def run(job: Job) -> int:
     """Train, or continue where an earlier attempt was stopped; then write the record."""
-    callbacks = [Reporter()]
     task = trusted(job.trust, horizon=job.config.horizon or 0) if job.trust else None
     with _folder(job) as folder:
-        state = run_training(
-            job.config, folder, compute=default_compute(1), callbacks=callbacks, resume=True, task=task
-        )
+        state = run_training(job.config, folder, compute=default_compute(1), callbacks=[Reporter()], task=task)
         if not state.finished(job.config):
             return STOPPED
         record_of(load(folder.path, env=task), job.episodes, job.label).write(job.record)
     made_with = json.loads((folder.path / "versions.json").read_bytes())
-    times = {"seconds": state.seconds, "core_seconds": core_seconds()}
+    spent = sum(os.times()[:4])  # by this process and its workers, which have ended; in the last attempt alone
+    times = {"seconds": state.seconds, "core_seconds": spent}
     _say({"steps": state.steps, **times, "commit": made_with["commit"], "platform": made_with["platform"]})
     return 0
 
@@ -85,12 +82,6 @@ def untrained(result: Result) -> Result:
 def _returns(result: Result, episodes: int, *, mean_action: bool = False) -> list[float]:
     returns = evaluate(result, episodes=episodes, mean_action=mean_action, workers=1).returns
     return [float(f"{value:.6g}") for value in returns]
-
-
-def core_seconds() -> float:
-    """Processor time of this process and of its workers, which have ended; of the last attempt alone."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def _folder(job: Job) -> Run:

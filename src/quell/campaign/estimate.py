@@ -1,12 +1,12 @@
 """How long runs will take: from the times of earlier runs where there are any, else from a table."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from quell.campaign.plan import Job
+from quell.runs.files import as_facts
 from quell.training.methods import make_task
 
 STEPS_PER_SECOND = {
@@ -55,13 +55,8 @@ def known_speeds(out: Path) -> dict[tuple[str, str], float]:
 
 def read_timings(path: Path) -> list[dict[str, Any]]:
     """Rows of a timings file; a half-written line is left out."""
-    rows = []
-    for line in path.read_text().splitlines() if path.exists() else []:
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
-            continue
-    return rows
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [row for line in lines if (row := as_facts(line))]
 
 
 def makespan(seconds: Sequence[float], jobs: int) -> float:

@@ -1,16 +1,15 @@
-"""Which runs there are to do, how long each is, and where it leaves what."""
+"""How long runs are, and where each leaves what."""
 
 import json
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from quell.config import Config, Preset, changed, from_dict, to_dict
+from quell.config import Config, changed, from_dict, to_dict
 from quell.errors import UsageError
 from quell.runs.folder import folder_name
 from quell.runs.record import read
-from quell.training.methods import make_config, make_policy, make_task
 
 STOPPED = 75
 """Exit code of a run's process that was asked to stop; the run can be continued."""
@@ -21,41 +20,38 @@ class Budget:
     """How long runs are: a share of a task's whole budget, or steps as given (some tasks may have their own)."""
 
     share: float = 1.0
-    steps: int | None = None
-    own: tuple[tuple[str, int], ...] = ()
+    steps: Mapping[str, int] = field(default_factory=dict)
+    """By task; "" is every other one."""
 
     @staticmethod
     def parse(share: float, words: Sequence[str]) -> "Budget":
         """`--budget 0.05`, or `--steps 1000000 dm-quadruped-escape=100000`."""
         if not (0 < share <= 1):
             raise UsageError(f"--budget is a share of the whole steps, above 0 and up to 1; got {share}")
-        steps, own = None, {}
+        steps = {}
         for word in words:
             name, _, number = word.rpartition("=")
             try:
                 value = float(number)
             except ValueError:
                 value = math.nan
-            if not (value >= 1 and value == int(value)):
+            if not (value >= 1 and value.is_integer()):
                 raise UsageError(f"--steps takes a whole number, or TASK=number; got {word!r}")
-            if name:
-                own[name] = int(value)
-            else:
-                steps = int(value)
-        if words and steps is None:
+            steps[name] = int(value)
+        if words and "" not in steps:
             raise UsageError("--steps needs a number for all tasks before those of single ones")
         if words and share != 1:
             raise UsageError("give --budget or --steps, not both")
-        return Budget(share, steps, tuple(sorted(own.items())))
+        return Budget(share, steps)
 
     def of(self, task: str, whole: int) -> int:
         """Steps of a run on a task whose whole budget is `whole`."""
-        return dict(self.own).get(task) or self.steps or max(1, round(self.share * whole))
+        return self.steps.get(task) or self.steps.get("") or max(1, round(self.share * whole))
 
     @property
     def name(self) -> str:
         """'0.05' for a share, '1000000' for steps."""
-        return str(self.steps) if self.steps else f"{self.share:g}"
+        return str(self.steps[""]) if self.steps else f"{self.share:g}"
 
 
 @dataclass(frozen=True)
@@ -99,43 +95,14 @@ class Job:
 
     def encode(self) -> str:
         """As the argument of the run's process."""
-        paths = {"runs": str(self.runs), "record": str(self.record)}
-        names = {"label": self.label, "trust": self.trust}
-        return json.dumps({"config": to_dict(self.config), "episodes": self.episodes, **names, **paths})
+        return json.dumps({**vars(self), "config": to_dict(self.config)}, default=str)
 
     @staticmethod
     def decode(text: str) -> "Job":
         facts = json.loads(text)
-        runs, record = Path(facts["runs"]), Path(facts["record"])
-        return Job(from_dict(facts["config"]), runs, record, facts["episodes"], facts["label"], facts["trust"])
+        made = {"config": from_dict(facts["config"]), **{name: Path(facts[name]) for name in ("runs", "record")}}
+        return Job(**(facts | made))
 
 
 def record_path(group: Path, config: Config) -> Path:
     return group / "summaries" / f"{folder_name(config.task)}-{config.method}-{config.seed}.json"
-
-
-def plan(
-    *,
-    tasks: Sequence[str],
-    methods: Sequence[str],
-    seeds: int,
-    budget: Budget,
-    whole: Callable[[str], int],
-    preset: Preset,
-    out: Path,
-    runs: Path,
-    episodes: int,
-) -> list[Job]:
-    """Every run, seed by seed, so that what is done early covers all tasks and methods; `whole` is a task's budget."""
-    group = f"{preset}-{budget.name}"  # the results folder of runs that belong together
-    jobs = []
-    for seed in range(seeds):
-        for task in tasks:
-            for method in methods:
-                settings = {"seed": seed, "steps": budget.of(task, whole(task))}
-                config = make_config(task, method, preset, settings).validate()
-                if seed == 0:
-                    make_policy(config, make_task(config))  # complain before the first run
-                record = record_path(out / group, config)
-                jobs.append(Job(config, runs=runs / group, record=record, episodes=episodes))
-    return jobs

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from quell.campaign.plan import STOPPED, Job
 from quell.rollout.cpu.crew import ONE_THREAD
+from quell.runs.files import as_facts
 from quell.terminal.campaign import CampaignDisplay
 from quell.terminal.stopping import handled, handlers_kept
 
@@ -79,7 +80,7 @@ class Runner:
         reader.start()
         with child:
             for line in child.stdout or ():
-                facts = _decoded(line) or facts
+                facts = as_facts(line) or facts
                 self.display.moved(job.title, facts.get("steps", 0), job.config.steps)
             code = child.wait()
             reader.join()
@@ -120,11 +121,3 @@ class Runner:
             row |= {name: round(facts[name], 2) for name in ("seconds", "core_seconds")}
             with self._lock, job.timings.open("a") as file:
                 file.write(json.dumps(row) + "\n")
-
-
-def _decoded(line: str) -> dict[str, Any] | None:
-    try:
-        facts = json.loads(line)
-    except ValueError:
-        return None
-    return facts if isinstance(facts, dict) else None

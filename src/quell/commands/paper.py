@@ -1,5 +1,6 @@
 """quell paper ENTRY: a table or figure of the paper, from its runs to the page."""
 
+import itertools
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Annotated
 import tyro
 
 from quell.campaign.estimate import known_speeds, makespan, seconds_of
-from quell.campaign.plan import Budget, Job, plan
+from quell.campaign.plan import Budget, Job, record_path
 from quell.campaign.runner import Outcome, Runner
 from quell.commands.arguments import UNSET, parse
 from quell.config import Preset, check_out
@@ -21,6 +22,7 @@ from quell.rollout import default_workers
 from quell.terminal.campaign import CampaignDisplay
 from quell.terminal.numbers import clock
 from quell.terminal.tables import show
+from quell.training.methods import make_config, make_policy, make_task
 
 DESCRIPTION = """Reproduce a table or figure of the paper. ENTRY is one of
 
@@ -71,7 +73,7 @@ def main(arguments: list[str]) -> int:
         return _told(render_all(parsed.out))
     if parsed.entry == "theorem":
         return _told(theorem.render(check_out(parsed.out)))
-    jobs = _plan(parsed)
+    jobs = planned(parsed)
     due = [job for job in jobs if not job.done]
     known = known_speeds(parsed.out)
     seconds = {job.title: seconds_of(job, known) for job in due}
@@ -97,23 +99,21 @@ def _check(parsed: Arguments) -> None:
             raise UsageError(f"--{name} {value} must be at least 1")
 
 
-def _plan(parsed: Arguments) -> list[Job]:
+def planned(parsed: Arguments) -> list[Job]:
+    """Every run, seed by seed, so that what is done early covers all tasks and methods."""
     entry, budget = ENTRIES[parsed.entry], Budget.parse(parsed.budget, parsed.steps)
     tasks = tuple(dict.fromkeys(parsed.tasks)) or entry.tasks
-    choose([task for task, _ in budget.own], tasks, "task")
-    jobs = plan(
-        tasks=tasks,
-        methods=choose(parsed.methods, entry.methods, "method"),
-        seeds=parsed.seeds,
-        budget=budget,
-        whole=paper_steps,
-        preset=parsed.preset,
-        out=parsed.out,
-        runs=parsed.runs,
-        episodes=parsed.episodes,
-    )
-    for job in jobs:
-        job.check()
+    choose(filter(None, budget.steps), tasks, "task")
+    methods = choose(parsed.methods, entry.methods, "method")
+    group = f"{parsed.preset}-{budget.name}"  # the results folder of runs that belong together
+    jobs = []
+    for seed, task, method in itertools.product(range(parsed.seeds), tasks, methods):
+        settings = {"seed": seed, "steps": budget.of(task, paper_steps(task))}
+        config = make_config(task, method, parsed.preset, settings).validate()
+        if seed == 0:
+            make_policy(config, make_task(config))  # complain before the first run
+        jobs.append(Job(config, parsed.runs / group, record_path(parsed.out / group, config), parsed.episodes))
+        jobs[-1].check()
     return jobs
 
 

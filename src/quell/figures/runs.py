@@ -64,17 +64,14 @@ def curve_panels(
         axes.set_visible(False)
     used = looks(method for panel in panels.values() for method in panel)
     for axes, (title, panel) in zip(grid, panels.items(), strict=False):
-        paces = dict.fromkeys(panel, 1.0)
-        if seconds is not None:
-            paces = {
-                name: seconds[title, name] / max(run.config.steps for run in runs)
-                for name, runs in panel.items()
-                if (title, name) in seconds
-            }
+        if seconds is None:
+            paces = dict.fromkeys(panel, 1.0)
+            step_axis(axes)
+        else:
+            budgets = {name: max(run.config.steps for run in runs) for name, runs in panel.items()}
+            paces = {name: seconds[title, name] / budgets[name] for name in panel if (title, name) in seconds}
         _panel(axes, panel, used, paces, within_reach=within_reach)
         axes.set_title(title, fontsize=10)
-        if seconds is None:
-            step_axis(axes)
         style_axes(axes)
     names = {name: name.upper() if upper else name for name in used}
     handles = [Line2D([], [], color=u.colour, linestyle=u.line, label=names[name]) for name, u in used.items()]
@@ -132,8 +129,7 @@ def improvement_bars(tasks: Mapping[str, Mapping[str, MeanStd] | None], methods:
     axes.set(ylim=SHOWN, ylabel="(r − r_random) / (r_ES − r_random)")
     style_axes(axes)
     handles = [
-        Patch(facecolor=look.colour, edgecolor="white", hatch=look.hatch, label=name.upper())
-        for name, look in used.items()
+        Patch(facecolor=u.colour, edgecolor="white", hatch=u.hatch, label=name.upper()) for name, u in used.items()
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=6, frameon=False)
     save(figure, *paths)

@@ -29,26 +29,13 @@ class Look:
 
 
 LOOKS = {
-    "es": Look("#D55E00"),
-    "cv": Look("#0072B2"),
-    "ortho": Look("#CC79A7", "--", "//"),
-    "gcmc": Look("#009E73", "-.", ".."),
-    "qmc": Look("#E69F00", ":", "xx"),
-    "pg": Look("#56B4E9", "--", "\\\\"),
-    "det": Look(BLACK, "-.", "++"),
-    "ppo": Look("#8C6BB1"),
-    "trpo": Look("#B5893B", "--"),
-    "ars": Look("#7A8B99", "-."),
-    "re": Look("#56B4E9", "--"),
-    "auto": Look("#44AA99"),
-    "auto-policy": Look("#C2477F"),
-    "cv-paper": Look("#5B7FD1", "--"),
-    "cv-layer": Look("#7A8B99", "-."),
-    "cv-linear": Look("#6A9A3B", "--"),
-    "cv-network": Look("#A65628", ":"),
-    "cv-advantage": Look("#0072B2", "-."),
-    "pg-advantage": Look("#56B4E9", "-."),
-    "crn": Look("#D55E00", ":"),
+    **{"es": Look("#D55E00"), "cv": Look("#0072B2"), "ortho": Look("#CC79A7", "--", "//")},
+    **{"gcmc": Look("#009E73", "-.", ".."), "qmc": Look("#E69F00", ":", "xx"), "pg": Look("#56B4E9", "--", "\\\\")},
+    **{"det": Look(BLACK, "-.", "++"), "ppo": Look("#8C6BB1"), "trpo": Look("#B5893B", "--")},
+    **{"ars": Look("#7A8B99", "-."), "re": Look("#56B4E9", "--"), "auto": Look("#44AA99")},
+    **{"auto-policy": Look("#C2477F"), "cv-paper": Look("#5B7FD1", "--"), "cv-layer": Look("#7A8B99", "-.")},
+    **{"cv-linear": Look("#6A9A3B", "--"), "cv-network": Look("#A65628", ":"), "cv-advantage": Look("#0072B2", "-.")},
+    **{"pg-advantage": Look("#56B4E9", "-."), "crn": Look("#D55E00", ":")},
 }
 """ES to PG in the palette of Okabe and Ito, safe for colour-blind readers; ES orange and CV blue as in the paper."""
 MORE = ("#8C6BB1", "#B5893B", "#44AA99", "#C2477F", "#7A8B99", "#A65628", "#6A9A3B", "#5B7FD1")

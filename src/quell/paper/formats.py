@@ -1,10 +1,11 @@
 """A table as Markdown, LaTeX and HTML."""
 
+from collections.abc import Iterable, Sequence
 from html import escape
 
-from quell.paper.tables import AGGREGATE_HEAD, AGGREGATE_NOTES, NOTES, Cell, Table, aggregate_cells
+from quell.paper.tables import AGGREGATE_HEAD, AGGREGATE_NOTES, Cell, Table, aggregate_cells
 from quell.runs.record import NO_REWARD
-from quell.terminal.numbers import steps
+from quell.terminal.tables import markdown_lines
 
 
 def markdown(table: Table, comment: str) -> str:
@@ -14,33 +15,25 @@ def markdown(table: Table, comment: str) -> str:
         ours = f"**{c.text}**" if c.bold else c.text
         return f"{ours}<br><sub>{c.reference or '–'}</sub>"
 
-    head = ["task", "steps", "seeds", *(method.upper() for method in table.methods)]
-    lines = [f"# {table.title}", "", comment, "", _line(head), "|" + "---|" * len(head)]
-    lines += [_line([row.label, steps(row.steps), _seeds(row.cells), *map(cell, row.cells)]) for row in table.rows]
-    lines += ["", *(f"* {note}" for note in notes(table))]
+    lines = [f"# {table.title}", "", comment, "", *markdown_lines(table.head, table.body(cell))]
+    lines += ["", *(f"* {note}" for note in table.notes)]
     if table.aggregates:
-        lines += ["", "## Over all tasks", "", _line(list(AGGREGATE_HEAD)), "|" + "---|" * len(AGGREGATE_HEAD)]
-        lines += [_line(aggregate_cells(a)) for a in table.aggregates]
+        lines += ["", "## Over all tasks", ""]
+        lines += markdown_lines(AGGREGATE_HEAD, map(aggregate_cells, table.aggregates))
         lines += ["", *(f"* {note}" for note in AGGREGATE_NOTES)]
     return "\n".join(lines) + "\n"
 
 
 def latex(table: Table, comment: str) -> str:
     r"""A tabular in booktabs style, two lines per task; needs \usepackage{booktabs}."""
-    lines = [f"% {line}" for line in comment.splitlines()]
-    lines += [rf"\begin{{tabular}}{{ll{'r' * len(table.methods)}}}", r"\toprule"]
-    lines += [" & ".join(["task", "", *(_tex(method.upper()) for method in table.methods)]) + r" \\", r"\midrule"]
+    rows = []
     for row in table.rows:
         ours = [rf"$\mathbf{{{_math(c.text)}}}$" if c.bold else f"${_math(c.text)}$" for c in row.cells]
         theirs = [rf"\scriptsize ${_math(c.reference)}$" if c.reference else "" for c in row.cells]
-        lines.append(" & ".join([_tex(row.label), "ours", *ours]) + r" \\")
-        lines.append(" & ".join(["", "paper", *theirs]) + r" \\")
-    lines += [r"\bottomrule", r"\end{tabular}"]
+        rows += [[_tex(row.label), "ours", *ours], ["", "paper", *theirs]]
+    lines = [f"% {comment}", *_tabular("ll", ["task", "", *map(str.upper, table.methods)], rows)]
     if table.aggregates:
-        lines += ["", rf"\begin{{tabular}}{{l{'r' * (len(AGGREGATE_HEAD) - 1)}}}", r"\toprule"]
-        lines += [" & ".join(map(_tex, AGGREGATE_HEAD)) + r" \\", r"\midrule"]
-        lines += [" & ".join(map(_tex, aggregate_cells(a))) + r" \\" for a in table.aggregates]
-        lines += [r"\bottomrule", r"\end{tabular}"]
+        lines += ["", *_tabular("l", AGGREGATE_HEAD, [map(_tex, aggregate_cells(a)) for a in table.aggregates])]
     return "\n".join(lines) + "\n"
 
 
@@ -49,40 +42,28 @@ def html(table: Table) -> str:
 
     def cell(c: Cell) -> str:
         ours = f"<strong>{c.text}</strong>" if c.bold else c.text
-        return f"<td>{ours}<small>{escape(c.reference) or '–'}</small></td>"
+        return f"{ours}<small>{escape(c.reference) or '–'}</small>"
 
-    head = ["task", "steps", "seeds", *(method.upper() for method in table.methods)]
-    lines = ["<table>", f"<caption>{escape(table.title)}</caption>", _head(head), "<tbody>"]
-    for row in table.rows:
-        first = f'<th scope="row">{escape(row.label)}</th><td>{steps(row.steps)}</td><td>{_seeds(row.cells)}</td>'
-        lines.append(f"<tr>{first}{''.join(map(cell, row.cells))}</tr>")
-    lines += ["</tbody>", "</table>", *(f"<p>{escape(note)}</p>" for note in notes(table))]
+    lines = _table(table.title, table.head, table.body(cell), table.notes)
     if table.aggregates:
-        lines += ["<table>", "<caption>Over all tasks</caption>", _head(list(AGGREGATE_HEAD)), "<tbody>"]
-        for a in table.aggregates:
-            name, *values = map(escape, aggregate_cells(a))
-            lines.append(f'<tr><th scope="row">{name}</th>' + "".join(f"<td>{v}</td>" for v in values) + "</tr>")
-        lines += ["</tbody>", "</table>", *(f"<p>{escape(note)}</p>" for note in AGGREGATE_NOTES)]
+        lines += _table("Over all tasks", AGGREGATE_HEAD, map(aggregate_cells, table.aggregates), AGGREGATE_NOTES)
     return "\n".join(lines) + "\n"
 
 
-def notes(table: Table) -> list[str]:
-    missing = [f"No runs yet on {', '.join(table.missing)}."] if table.missing else []
-    return [*NOTES, *missing]
+def _table(caption: str, head: Iterable[str], rows: Iterable[list[str]], notes: Iterable[str]) -> list[str]:
+    """Rows are names and then HTML."""
+    heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
+    lines = ["<table>", f"<caption>{escape(caption)}</caption>", f"<thead><tr>{heads}</tr></thead>", "<tbody>"]
+    for name, *cells in rows:
+        lines.append(f'<tr><th scope="row">{escape(name)}</th>{"".join(f"<td>{c}</td>" for c in cells)}</tr>')
+    return [*lines, "</tbody>", "</table>", *(f"<p>{escape(note)}</p>" for note in notes)]
 
 
-def _seeds(cells: list[Cell]) -> str:
-    """'5', or '3-5' where methods differ."""
-    counts = sorted({c.seeds for c in cells if c.seeds})
-    return str(counts[0]) if len(counts) == 1 else f"{counts[0]}-{counts[-1]}"
-
-
-def _line(cells: list[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
-
-
-def _head(names: list[str]) -> str:
-    return "<thead><tr>" + "".join(f'<th scope="col">{escape(name)}</th>' for name in names) + "</tr></thead>"
+def _tabular(columns: str, head: Sequence[str], rows: Iterable[Iterable[str]]) -> list[str]:
+    """`columns` that are flush left, then numbers; rows are LaTeX."""
+    first, *rest = (" & ".join(cells) + r" \\" for cells in (map(_tex, head), *rows))
+    begin = rf"\begin{{tabular}}{{{columns:r<{len(head)}}}}"
+    return [begin, r"\toprule", first, r"\midrule", *rest, r"\bottomrule", r"\end{tabular}"]
 
 
 _TEX = {"\\": r"\textbackslash{}", **{c: f"\\{c}" for c in "&%$#_{}"}, "~": r"\textasciitilde{}", "^": r"\^{}"}

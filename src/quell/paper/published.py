@@ -1,7 +1,5 @@
 """The scores the paper printed: facts, the reference for every reproduction."""
 
-from quell.stats import MeanStd
-
 STEPS = 20_000_000
 LQR_STEPS = 4_000_000
 
@@ -62,15 +60,6 @@ def label(task: str) -> str:
 def score(task: str, method: str) -> str | None:
     """'141±20' as printed, or the mean alone for PPO's variants; None where the paper has no number."""
     return SCORES.get((task, method))
-
-
-def mean_std(task: str, method: str) -> MeanStd | None:
-    """The printed score as numbers; nan where no standard deviation was printed."""
-    text = score(task, method)
-    if text is None:
-        return None
-    mean, _, std = text.partition("±")
-    return MeanStd(float(mean), float(std) if std else float("nan"))
 
 
 def _read() -> dict[tuple[str, str], str]:

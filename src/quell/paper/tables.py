@@ -1,6 +1,7 @@
 """A table as data: our score and the published one in each cell, and the summary below."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from quell.paper.entries import Entry
@@ -40,6 +41,12 @@ class Row:
     steps: int
     cells: list[Cell]
 
+    @property
+    def seeds(self) -> str:
+        """'5', or '3-5' where methods differ."""
+        counts = sorted({cell.seeds for cell in self.cells if cell.seeds})
+        return str(counts[0]) if len(counts) == 1 else f"{counts[0]}-{counts[-1]}"
+
 
 @dataclass(frozen=True)
 class Table:
@@ -49,6 +56,18 @@ class Table:
     aggregates: list[Aggregate]
     missing: list[str]
     """Tasks of the paper's table without a run."""
+
+    @property
+    def head(self) -> list[str]:
+        return ["task", "steps", "seeds", *(method.upper() for method in self.methods)]
+
+    def body(self, text: Callable[[Cell], str]) -> list[list[str]]:
+        """Lines under the head, with cells as `text` writes them."""
+        return [[row.label, numbers.steps(row.steps), row.seeds, *map(text, row.cells)] for row in self.rows]
+
+    @property
+    def notes(self) -> list[str]:
+        return [*NOTES, *([f"No runs yet on {', '.join(self.missing)}."] if self.missing else [])]
 
 
 def build(entry: Entry, runs_by_task: Grid) -> Table:

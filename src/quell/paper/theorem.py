@@ -8,9 +8,16 @@ import numpy as np
 from quell import theory
 from quell.errors import require
 from quell.figures.theory import variance_against_rho
+from quell.terminal.tables import markdown_lines
 
 GRID = tuple(itertools.product((10, 100), (5, 10), (0.1, 0.5, 1.0, 2.0, 10.0)))
 REPEATS = 4000
+HEAD = ("d", "n", "rho", "V[ES]", "simulated", "ORTHO / ES", "CV / ES", "simulated", "bound as printed", "rho_0")
+CELLS = (
+    *("{d:g}", "{n:g}", "{rho:g}", "{es:.5g}", "{es_simulated:.4g} ± {es_error:.2g}", "{ortho_ratio:.4f}"),
+    *("{cv_ratio:.4f}", "{ratio_simulated:.4f} ± {ratio_error:.4f}", "{printed_cv_ratio:.4f}", "{threshold:.3f}"),
+)
+"""Under each head, a row of `theory.table`."""
 
 
 def render(out: Path) -> list[Path]:
@@ -24,25 +31,16 @@ def render(out: Path) -> list[Path]:
 
 
 def _markdown(rows: list[dict[str, float]]) -> str:
-    head = ["d", "n", "rho", "V[ES]", "simulated", "ORTHO / ES", "CV / ES", "simulated", "bound as printed", "rho_0"]
+    for row in rows:
+        row |= {f"ratio_{name}": row[f"cv_{name}"] / row["es"] for name in ("simulated", "error")}
     lines = [
         "# Theorem 1",
         "",
         f"Made by `quell paper theorem`: variances in units of |alpha|²/n, {REPEATS:,} simulated gradients each.",
         "CV / ES is exact; the paper prints only the upper bound. From rho_0 on CV beats ORTHO.",
         "",
-        "| " + " | ".join(head) + " |",
-        "|" + "---|" * len(head),
+        *markdown_lines(HEAD, [[cell.format_map(row) for cell in CELLS] for row in rows]),
+        "",
+        "![variance relative to ES against rho](theorem.png)",
     ]
-    for row in rows:
-        cells = [
-            *(f"{row[name]:g}" for name in ("d", "n", "rho")),
-            f"{row['es']:.5g}",
-            f"{row['es_simulated']:.4g} ± {row['es_error']:.2g}",
-            *(f"{row[name]:.4f}" for name in ("ortho_ratio", "cv_ratio")),
-            f"{row['cv_simulated'] / row['es']:.4f} ± {row['cv_error'] / row['es']:.4f}",
-            f"{row['printed_cv_ratio']:.4f}",
-            f"{row['threshold']:.3f}",
-        ]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", "![variance relative to ES against rho](theorem.png)"]) + "\n"
+    return "\n".join(lines) + "\n"

@@ -64,18 +64,14 @@ def headline(sources: Sources, series: Sequence[Series], labels: Labels) -> list
 
 def run_rows(sources: Sources, series: Sequence[Series], labels: Labels) -> list[tuple[int, list[str]]]:
     """(group, cells), one line per run."""
-    groups = list(sources.groups)
-    return [
-        (
-            groups.index(one.group),
-            [labels.get(one.task, one.task), title(one.method), str(run.config.seed)]
-            + [_score(run.final["mean_action"]) + (f" {NO_REWARD}" if run.flat else "")]
-            + [_score(values) for values in (run.final["sampled"], run.untrained)]
-            + [numbers.steps(one.steps)],
-        )
-        for one in series
-        for run in one.runs
-    ]
+    groups, rows = list(sources.groups), []
+    for one in series:
+        for run in one.runs:
+            who = [labels.get(one.task, one.task), title(one.method), str(run.config.seed)]
+            scores = [_score(values) for values in (run.final["mean_action"], run.final["sampled"], run.untrained)]
+            scores[0] += f" {NO_REWARD}" if run.flat else ""
+            rows.append((groups.index(one.group), [*who, *scores, numbers.steps(one.steps)]))
+    return rows
 
 
 def settings(sources: Sources, series: Sequence[Series]) -> list[tuple[int, str, list[tuple[str, str]]]]:
@@ -117,19 +113,12 @@ def _rows(rivals: Sequence[Series], looks: Mapping[str, Card], tallies: dict[str
         if said:
             tallies.setdefault(one.method, []).append(said)
         place = {name: 100 * (value - low) / span if span > 0 else 50.0 for name, value in vars(interval).items()}
-        rows.append(
-            {
-                "look": looks[one.method],
-                "name": title(one.method),
-                "value": numbers.score(interval.value),
-                "interval": _interval(interval, numbers.score) if len(one.scores) > 1 else "",
-                "runs": _runs(one),
-                "verdict": f"{said} ES" if said in ("above", "below") else said,
-                "kind": said.partition(" ")[0],
-                "chance": f"P {chance.value:.2f} {_interval(chance, '{:.2f}'.format)}" if chance else "",
-                "place": place,
-            }
-        )
+        row = {"look": looks[one.method], "name": title(one.method), "runs": _runs(one), "place": place}
+        row["value"] = numbers.score(interval.value)
+        row["interval"] = _interval(interval, numbers.score) if len(one.scores) > 1 else ""
+        row |= {"verdict": f"{said} ES" if said in ("above", "below") else said, "kind": said.partition(" ")[0]}
+        row["chance"] = f"P {chance.value:.2f} {_interval(chance, '{:.2f}'.format)}" if chance else ""
+        rows.append(row)
     return rows
 
 
@@ -144,11 +133,9 @@ def _interval(interval: Interval, text: Any) -> str:
 
 def _tally(said: Sequence[str]) -> str:
     """ "above on 7 tasks, not resolved on 2"."""
-    kinds = [
-        (kind, said.count(kind))
-        for kind in ("above", "below", "not resolved", "too few seeds", "not finished", "other budget")
-    ]
-    return ", ".join(f"{kind} on {times} task{'s' * (times != 1)}" for kind, times in kinds if times) + "."
+    kinds = ("above", "below", "not resolved", "too few seeds", "not finished", "other budget")
+    times = {kind: said.count(kind) for kind in kinds if kind in said}
+    return ", ".join(f"{kind} on {count} task{'s' * (count != 1)}" for kind, count in times.items()) + "."
 
 
 def _settings(own: Sequence[Series]) -> list[tuple[str, str]]:
@@ -173,18 +160,10 @@ def _score(values: list[float]) -> str:
 
 def _methods(series: Sequence[Series]) -> list[dict[str, str]]:
     """Name, title, colour and dash of each method of a group; black is left to the page, which may be dark."""
-    names = {one.method for one in series}
-    known = list(LOOKS)
-    ordered = sorted(
-        names, key=lambda name: (known.index(base) if (base := name.partition(" ")[0]) in known else 99, name)
-    )
+    place = {name: number for number, name in enumerate(LOOKS)}
+    ordered = sorted({one.method for one in series}, key=lambda name: (place.get(name.partition(" ")[0], 99), name))
     return [
-        {
-            "name": name,
-            "title": title(name),
-            "colour": "" if look.colour == BLACK else look.colour,
-            "dash": DASHES[look.line],
-        }
+        {"name": name, "title": title(name), "colour": look.colour.replace(BLACK, ""), "dash": DASHES[look.line]}
         for name, look in variants(ordered).items()
     ]
 
@@ -202,23 +181,14 @@ def _variances(measurements: Sequence[dict[str, Any]], labels: Labels) -> list[d
             label = label if differing.count(label) == 1 else ", ".join(filter(None, (label, one["file"])))
             rows = [row for row in one["rows"] if row["name"] != "es"]
             used = variants(row["name"] for row in rows)
-            found.append(
-                {
-                    "title": f"{name}: {label}" if label else name,
-                    "where": ", ".join(f"{key} {value}" for key, value in _facts(one).items()),
-                    "rows": [{"name": row["name"], "colour": used[row["name"]].colour, **row["ratio"]} for row in rows],
-                }
-            )
+            shown = [{"name": row["name"], "colour": used[row["name"]].colour, **row["ratio"]} for row in rows]
+            where = ", ".join(f"{key} {value}" for key, value in _facts(one).items())
+            found.append({"title": f"{name}: {label}" if label else name, "where": where, "rows": shown})
     return found
 
 
 def _facts(one: Mapping[str, Any]) -> dict[str, Any]:
     """What tells one measurement from another of the same policy."""
     pairs = one.get("iterations", 0) * one.get("pairs_per_iteration", 0)
-    facts = {
-        "preset": one.get("preset"),
-        "pairs": pairs or None,
-        "seed": one.get("seed"),
-        "with": one.get("label") or None,
-    }
-    return {key: value for key, value in facts.items() if value is not None}
+    facts = {"preset": one.get("preset"), "pairs": pairs or None, "seed": one.get("seed"), "with": one.get("label")}
+    return {key: value for key, value in facts.items() if value not in (None, "")}

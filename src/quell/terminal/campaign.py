@@ -5,12 +5,10 @@ import threading
 import time
 from collections.abc import Mapping
 
-from rich.progress import Progress as Bars
 from rich.progress import TaskID
 
 from quell.terminal.numbers import clock
 from quell.terminal.progress import bars
-from quell.terminal.streams import say
 
 
 class CampaignDisplay:
@@ -22,33 +20,27 @@ class CampaignDisplay:
         self._seconds, self._total = seconds, sum(seconds.values())
         self._shares: dict[str, float] = {}
         self._ended, self._failed = 0, 0
-        self._started = time.monotonic()
-        self._lock = threading.Lock()
-        self._bars: Bars | None = None
+        self._started, self._lock = time.monotonic(), threading.Lock()
+        self._bars = bars("{task.description}", plain=self.plain)
+        self._overall = self._bars.add_task("[bold]all runs", total=self._total, facts="starting")
         self._rows: dict[str, TaskID] = {}
 
     def __enter__(self) -> "CampaignDisplay":
-        if not self.plain:
-            self._bars = bars("{task.description}")
-            self._overall = self._bars.add_task("[bold]all runs", total=self._total, facts="starting")
-            self._bars.start()
+        self._bars.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._bars is not None:
-            self._bars.stop()
+        self._bars.stop()
 
     def started(self, title: str) -> None:
         with self._lock:
-            if self._bars is not None:
-                self._rows[title] = self._bars.add_task(title, total=1.0, facts="")
+            self._rows[title] = self._bars.add_task(title, total=1.0, facts="")
 
     def moved(self, title: str, steps: float, budget: int) -> None:
         with self._lock:
             self._shares[title] = share = min(1.0, steps / budget)
-            if self._bars is not None:
-                self._bars.update(self._rows[title], completed=share, facts=f"{steps:,.0f} steps")
-                self._bars.update(self._overall, completed=self._done(), facts=self._facts())
+            self._bars.update(self._rows[title], completed=share, facts=f"{steps:,.0f} steps")
+            self._bars.update(self._overall, completed=self._done(), facts=self._facts())
 
     def ended(self, title: str, status: str, message: str = "") -> None:
         """`status` is "done", "stopped" or "failed"."""
@@ -57,10 +49,9 @@ class CampaignDisplay:
             self._failed += status == "failed"
             if status != "stopped":
                 self._shares[title] = 1.0
-            if self._bars is not None:
-                if title in self._rows:
-                    self._bars.remove_task(self._rows.pop(title))
-                self._bars.update(self._overall, completed=self._done(), facts=self._facts())
+            if title in self._rows:
+                self._bars.remove_task(self._rows.pop(title))
+            self._bars.update(self._overall, completed=self._done(), facts=self._facts())
             line = f"{title} FAILED: {message}" if status == "failed" else f"{title} {status}"
             if self.plain and status != "stopped":
                 self.say(f"{self._ended}/{len(self._seconds)} {line}  ETA {self._eta()}")
@@ -68,11 +59,8 @@ class CampaignDisplay:
                 self.say(line)
 
     def say(self, text: str) -> None:
-        """A line above the bar."""
-        if self._bars is not None:
-            self._bars.console.print(text, markup=False, highlight=False)
-        else:
-            say(text)
+        """A line above the bars."""
+        self._bars.say(text)
 
     def _done(self) -> float:
         return sum(self._seconds[title] * share for title, share in self._shares.items())

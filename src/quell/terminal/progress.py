@@ -4,13 +4,13 @@ import math
 import sys
 import threading
 import time
-from contextlib import ExitStack, redirect_stderr, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, redirect_stderr, suppress
 from types import FrameType
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TextColumn
-from rich.progress import Progress as Bars
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn
 from rich.status import Status
 from rich.table import Column
 
@@ -23,14 +23,6 @@ EVERY = 10.0
 """Seconds between lines where there is no terminal."""
 WIDE = 110
 """Columns from which on there is room for long bars."""
-
-
-class Interrupted(KeyboardInterrupt):
-    """A signal that ends the program at once; `signal` is its number."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.signal = number
 
 
 class Display(Callback):
@@ -49,7 +41,8 @@ class Display(Callback):
         self._first: tuple[float, float] | None = None
         self._eval: float | None = None
         self._ratios: list[float] = []
-        self._bar: Bars | None = None
+        self._bar = bars("[bold]{task.description}", MofNCompleteColumn(), plain=self.plain)
+        self._task = self._bar.add_task(title, total=budget, facts="starting")
         self._around = ExitStack()
 
     def __enter__(self) -> "Display":
@@ -58,15 +51,11 @@ class Display(Callback):
             stopping.handle_endings(self._on_signal)
         self._around.enter_context(stopping.handled(self._announce))
         self._around.enter_context(redirect_stderr(Steady(sys.stderr)))
-        if not self.plain:
-            self._bar = bars("[bold]{task.description}", MofNCompleteColumn())
-            self._task = self._bar.add_task(self.title, total=self.budget, facts="starting")
-            self._bar.start()
+        self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        self._bar.stop()
         self._around.close()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
@@ -74,7 +63,7 @@ class Display(Callback):
             self.stop_requested, self.signal = True, number
             self._announce(number)
         elif stopping.listener is None:  # in somebody's own program, which goes on
-            raise Interrupted(number)
+            raise KeyboardInterrupt
         else:
             stopping.end(number)
 
@@ -82,8 +71,7 @@ class Display(Callback):
         """Say, once, what a signal will lead to; a listener may be quicker than Python's own handler."""
         if self._told.acquire(blocking=False):
             took = f"the last one took {self._took:.2g} s" if self._took else "the first one may take a minute"
-            text = f"stopping: this iteration is finished ({took}) and saved; once more ends the run at once"
-            say(text) if self._bar is None else self._bar.console.print(text, markup=False, highlight=False)
+            self._bar.say(f"stopping: this iteration is finished ({took}) and saved; once more ends the run at once")
 
     def on_iteration(self, row: dict[str, Any]) -> None:
         now = time.monotonic()
@@ -91,14 +79,12 @@ class Display(Callback):
         self._eval = row.get("eval/return", self._eval)
         if math.isfinite(row.get("variance/ratio", math.nan)):
             self._ratios = [*self._ratios[-49:], row["variance/ratio"]]
-        if self._bar is not None:
-            done = min(row["steps"], self.budget)
-            self._bar.update(self._task, completed=done, facts=f"ETA {self._eta(row)}  {self._facts(row)}")
-            return
-        if now - self._last_line >= EVERY or row["steps"] >= self.budget or row.get("eval/reached"):
+        done, facts = min(row["steps"], self.budget), f"ETA {self._eta(row)}  {self._facts(row)}"
+        self._bar.update(self._task, completed=done, facts=facts)
+        due = now - self._last_line >= EVERY or row["steps"] >= self.budget or row.get("eval/reached")
+        if self.plain and due:
             self._last_line = now
-            share = min(1.0, row["steps"] / self.budget)
-            line = f"{self.title} {share:4.0%}  {row['steps']:,.0f} steps  ETA {self._eta(row)}  {self._facts(row)}"
+            line = f"{self.title} {done / self.budget:4.0%}  {row['steps']:,.0f} steps  {facts}"
             print(line, file=sys.stderr, flush=True)
 
     def _eta(self, row: dict[str, Any]) -> str:
@@ -125,33 +111,30 @@ class Display(Callback):
         return "  ".join(parts)
 
 
-def bars(title: str, *columns: ProgressColumn) -> Bars:
-    """Live bars on stderr, so that stdout stays a program's: title, share, what else is given, and facts.
+class Bars(Progress):
+    """Live bars, unless they are disabled."""
+
+    def say(self, text: str) -> None:
+        """A line above them."""
+        say(text) if self.disable else self.console.print(text, markup=False, highlight=False)
+
+
+def bars(title: str, *columns: ProgressColumn, plain: bool) -> Bars:
+    """On stderr, so that stdout stays a program's: title, share, what else is given, and facts.
 
     On a narrow terminal bars are short and facts are cut off, never the rest.
     """
     console = Console(stderr=True)
     share = BarColumn(bar_width=24 if console.width >= WIDE else 8), TextColumn("{task.percentage:>3.0f}%")
     facts = TextColumn("{task.fields[facts]}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"))
-    return Bars(TextColumn(title), *share, *columns, facts, console=console, expand=True)
+    return Bars(TextColumn(title), *share, *columns, facts, console=console, expand=True, disable=plain)
 
 
-class Counter:
-    """One line that counts, on a terminal: `with Counter() as tell: tell("episodes", 3, 40)`"""
-
-    def __init__(self, *, plain: bool | None = None) -> None:
-        self.plain = not sys.stderr.isatty() if plain is None else plain
-        self._line = Status("", console=Console(stderr=True))
-
-    def __enter__(self) -> "Counter":
-        if not self.plain:
-            self._line.start()
-        return self
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        if not self.plain:
-            self._line.update(f"{what}: {done} of {total}")
-
-    def __exit__(self, *_: object) -> None:
-        if not self.plain:
-            self._line.stop()
+@contextmanager
+def counter(*, shown: bool) -> Iterator[Callable[[str, int, int], None]]:
+    """One line that counts: `with counter(shown=sys.stderr.isatty()) as tell: tell("episodes", 3, 40)`."""
+    if not shown:
+        yield lambda what, done, total: None
+        return
+    with Status("", console=Console(stderr=True)) as line:
+        yield lambda what, done, total: line.update(f"{what}: {done} of {total}")

@@ -29,6 +29,11 @@ def lines(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return [line.rstrip() for line in text.getvalue().splitlines()]
 
 
+def markdown_lines(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A table as Markdown."""
+    return [f"| {' | '.join(head)} |", "|" + "---|" * len(head), *(f"| {' | '.join(row)} |" for row in rows)]
+
+
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name in head:

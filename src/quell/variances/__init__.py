@@ -12,8 +12,8 @@ Variances are measured across whole iterations. The spread of the pairs within o
 are drawn jointly (a Halton sequence: 55 to 85 times too small).
 """
 
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,45 +25,16 @@ from quell.errors import UsageError
 from quell.estimate import Estimator
 from quell.rollout import Compute
 from quell.tasks.base import Task
-from quell.terminal.progress import Counter
+from quell.terminal.progress import counter
 from quell.variances.fisher import geometry
-from quell.variances.gain import Kind, gains, parse_step
-from quell.variances.measure import Tell, measure
-from quell.variances.points import Point, find_point
+from quell.variances.gain import gains, parse_step
+from quell.variances.measure import measure
+from quell.variances.points import find_point
 from quell.variances.report import Report
 from quell.variances.rows import Row, find_rows
 from quell.variances.summary import summarise
 
 METHODS = ("es", "ortho", "gcmc", "qmc", "cv-paper", "cv", "auto")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """How much is measured at a point."""
-
-    methods: Sequence[str | Row | Estimator] = METHODS
-    pairs: int = 400
-    pairs_other: int | None = None
-    warmup: int = 150
-    reference: str = "es"
-    gain: Sequence[tuple[Kind, float]] = ()
-    gain_methods: Sequence[str] = ("es", "cv-paper", "auto")
-    gain_estimates: int = 40
-    gain_episodes: int = 4
-
-    def check(self, batch: int) -> None:
-        """Raise UsageError for what makes no sense in iterations of `batch` pairs."""
-        bounds = {"pairs": 2, "pairs_other": 2, "warmup": 0, "gain_estimates": 2, "gain_episodes": 1}
-        for name, low in bounds.items():
-            if (value := getattr(self, name)) is not None and value < low:
-                raise UsageError(f"`{name}={value}` must be at least {low}")
-        if self.gain and self.gain_estimates > self.iterations(batch):
-            raise UsageError(
-                f"`gain_estimates={self.gain_estimates}` needs {self.gain_estimates * batch} pairs or more"
-            )
-
-    def iterations(self, batch: int) -> int:
-        return max(2, self.pairs // batch)
 
 
 def variance(
@@ -96,43 +67,32 @@ def variance(
     noisy than ES ("auto") shows smaller ones. `gain` names steps whose worth is measured too ("sign:0.01", "kl:0.01").
     """
     seed, compute = registry.whole("seed", seed), compute_for(engine, workers)
-    plan = Plan(
-        methods=methods.split(",") if isinstance(methods, str) else methods,
-        pairs=registry.whole("pairs", pairs),
-        pairs_other=None if pairs_other is None else registry.whole("pairs_other", pairs_other),
-        warmup=registry.whole("warmup", warmup),
-        reference=reference,
-        gain=[parse_step(word) for word in gain],
-        gain_methods=gain_methods,
-        gain_estimates=registry.whole("gain_estimates", gain_estimates),
-        gain_episodes=registry.whole("gain_episodes", gain_episodes),
-    )
+    pairs, warmup = registry.whole("pairs", pairs, 2), registry.whole("warmup", warmup)
+    others = None if pairs_other is None else registry.whole("pairs_other", pairs_other, 2)
+    estimates = registry.whole("gain_estimates", gain_estimates, 2)
+    episodes = registry.whole("gain_episodes", gain_episodes, 1)
+    steps = [parse_step(word) for word in gain]
     point = find_point(task, at, preset=preset, seed=seed, settings=settings or {})
-    with Counter(plain=None if progress else True) as tell:
-        return study(point, plan, compute=compute, tell=tell)
-
-
-def study(point: Point, plan: Plan, *, compute: Compute, tell: Tell = lambda *_: None) -> Report:
-    """Everything a plan asks for at one point."""
     batch = point.config.pairs
-    plan.check(batch)
-    known = [row.name for row in find_rows(plan.methods, point.sigma)]
-    more = [plan.reference, *(plan.gain_methods if plan.gain else ())]
-    rows = find_rows([*plan.methods, *(name for name in more if name not in known)], point.sigma)
-    if any(row.biased for row in rows if row.name == plan.reference):
-        raise UsageError(f"{plan.reference!r} declares a bias, so biases cannot be measured against it")
-    shape = geometry(point, compute=compute)
-    measured = measure(
-        point,
-        rows,
-        iterations=plan.iterations(batch),
-        warmup=max(1, plan.warmup // batch),
-        compute=compute,
-        others=max(2, plan.pairs_other // batch) if plan.pairs_other else None,
-        metric=shape.kronecker,
-        tell=tell,
-    )
-    summaries = summarise(measured, shape, np.random.default_rng(point.config.seed), reference=plan.reference)
-    names, sizes = list(filter(None, plan.gain_methods)), (plan.gain_estimates, plan.gain_episodes)
-    worth = gains(measured, names, plan.gain, shape, *sizes, compute=compute, tell=tell) if plan.gain else []
-    return Report(measured, summaries, worth, reference=plan.reference)
+    iterations, learn = max(2, pairs // batch), max(1, warmup // batch)
+    if steps and estimates > iterations:
+        raise UsageError(f"`gain_estimates={estimates}` needs {estimates * batch} pairs or more")
+    stepped = [name.strip() for name in gain_methods if steps and name.strip()]
+    rows = _rows(methods.split(",") if isinstance(methods, str) else methods, [reference, *stepped], point.sigma)
+    if any(row.biased for row in rows if row.name == reference):
+        raise UsageError(f"{reference!r} declares a bias, so biases cannot be measured against it")
+    with counter(shown=progress and sys.stderr.isatty()) as tell:
+        shape = geometry(point, compute=compute)
+        more: dict[str, Any] = {"compute": compute, "tell": tell}
+        other_iterations = max(2, others // batch) if others else None
+        found = measure(point, rows, iterations, learn, others=other_iterations, metric=shape.kronecker, **more)
+        summaries = summarise(found, shape, np.random.default_rng(point.config.seed), reference=reference)
+        worth = gains(found, stepped, steps, shape, estimates, episodes, **more) if steps else []
+    return Report(found, summaries, worth, reference=reference)
+
+
+def _rows(methods: Sequence[str | Row | Estimator], more: Sequence[str], sigma: float) -> list[Row]:
+    """The methods, and what else has to be measured for them."""
+    rows = find_rows(methods, sigma)
+    known = [row.name for row in rows]
+    return find_rows([*rows, *(name for name in more if name not in known)], sigma)

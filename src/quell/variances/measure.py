@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -45,129 +46,98 @@ class Measured:
     seconds: float = 0.0  # per iteration, without the episodes
     past: list[tuple[Sums, Rows]] = field(default_factory=list)  # the warm-up's, while it may be replayed
 
+    def estimate(self, engine: Engine, batch: Batch, measured: int) -> None:
+        """Prepare, sum and combine, by hand, because the warm-up's sums may be combined again."""
+        started, estimator = time.perf_counter(), self.row.estimator
+        with calm():
+            rows = estimator.prepare(self.problem, batch, self.state)
+        sums = engine.total(estimator, batch, rows, batch.theta)
+        with calm():
+            found = estimator.combine(self.problem, sums, rows, self.state)
+            gradient = found.gradient * np.float32(unit(estimator, batch, self.state))
+        if measured >= 0:
+            self.gradients[measured] = gradient
+            self.seconds += time.perf_counter() - started
+            return
+        self.warm += gradient
+        self.state = found.state
+        if self.row.updates:
+            self.past.append((sums, rows))
 
-@dataclass(frozen=True)
-class Facts:
-    """What the episodes of a session were like."""
+    def replay(self, warmup: int) -> None:
+        """Go over the warm-up's sums again until the learner has made as many updates as it needs."""
+        for sums, rows in itertools.islice(itertools.cycle(self.past), max(0, self.row.updates - warmup)):
+            with calm():
+                self.state = self.row.estimator.combine(self.problem, sums, rows, self.state).state
+        self.past.clear()
 
-    seconds: float  # of an iteration's episodes
-    returns: Array  # of all members
-    steps: int  # real environment steps
 
+@dataclass
+class Session:
+    """Iterations at one point, for all rows of one kind of sampling at a time."""
 
-class Scale:
+    point: Point
+    compute: Compute
+    metric: Metric | None = None  # for estimators that look at the step's
+    tell: Tell = lambda *_: None
+    steps: int = 0  # real environment steps so far
+    scale: float = 0.0
     """One constant that rewards are divided by: the spread of the first batch's returns.
 
     Training divides by every batch's own, which makes rates of the paper's rule meaningful but the estimate slightly
     biased; a constant does the first without the second.
     """
 
-    value = 0.0
-
-    def of(self, returns: Array) -> float:
-        if not self.value:
-            found = spread(returns)
-            self.value = found if found > 0 and math.isfinite(found) else 1.0
-        return self.value
-
-
-class Session:
-    """All rows of one kind of sampling, on one engine.
-
-    `number` tells its randomness from that of other sessions; `metric` is for estimators that look at the step's.
-    """
-
-    def __init__(
-        self,
-        point: Point,
-        rows: Sequence[Row],
-        scale: Scale,
-        *,
-        number: int,
-        compute: Compute,
-        metric: Metric | None = None,
-    ) -> None:
-        self.point, self.rows, self.scale, self.number = point, rows, scale, number
-        self.compute, self.metric = compute, metric
-        directions, self.shared_noise = rows[0].sampling
-        self.problem = point.problem(directions)
-        self.records = any(row.estimator.needs.trajectories for row in rows)
+    def run(
+        self, number: int, rows: Sequence[Row], warmup: int, iterations: int
+    ) -> tuple[list[Measured], Array, float]:
+        """What is measured in `iterations` after a warm-up, all returns, and the seconds that an iteration's episodes
+        took; `number` tells its randomness from that of others."""
+        config, dim, (directions, shared_noise) = self.point.config, self.point.policy.dim, rows[0].sampling
+        problem, returns, seconds = self.point.problem(directions), [], 0.0
+        what = registry.name_of(directions) + (" shared noise" if shared_noise else "")
+        kind: dict[str, Any] = {"stream": Stream.MEASURE, "block": (number,), "shared_reset": config.shared_reset}
+        kind["record"] = any(row.estimator.needs.trajectories for row in rows)
+        kind["shared_noise"] = shared_noise or config.shared_noise
+        measured = []
         for row in rows:
-            self._check(row)
-
-    def run(self, warmup: int, iterations: int, tell: Tell) -> tuple[list[Measured], Facts]:
-        """`warmup` iterations to learn from, then `iterations` to measure on."""
-        what = registry.name_of(self.problem.directions) + (" shared noise" if self.shared_noise else "")
-        problem, dim, returns, steps, seconds = self.problem, self.point.policy.dim, [], 0, 0.0
-        measured = [
-            Measured(row, problem, _store(iterations, dim), np.zeros(dim), row.estimator.init(problem))
-            for row in self.rows
-        ]
-        with make_engine(self.compute, self.point.task, problem, members=2 * self.point.config.pairs) as engine:
+            _check(row, problem)
+            measured.append(Measured(row, problem, _store(iterations, dim), np.zeros(dim), row.estimator.init(problem)))
+        with make_engine(self.compute, self.point.task, problem, members=2 * config.pairs) as engine:
             for turn in range(warmup + iterations):
                 started = time.perf_counter()
-                batch = self._batch(engine, turn)
+                batch = self._batch(engine, Episodes.of_pairs(turn, config.pairs, **kind))
                 if turn:  # the first also starts the simulators
                     seconds += time.perf_counter() - started
                 for one in measured:
-                    self._estimate(one, engine, batch, turn - warmup)
+                    one.estimate(engine, batch, turn - warmup)
                     if turn == warmup - 1:
-                        self._replay(one, warmup)
-                returns.append(batch.rollouts.returns * self.scale.value)
-                steps += int(batch.rollouts.steps.sum())
-                tell(what, turn + 1, warmup + iterations)
+                        one.replay(warmup)
+                returns.append(batch.rollouts.returns * self.scale)
+                self.steps += int(batch.rollouts.steps.sum())
+                self.tell(what, turn + 1, warmup + iterations)
         for one in measured:
             one.warm, one.seconds = one.warm / max(warmup, 1), one.seconds / iterations
-        return measured, Facts(seconds / max(warmup + iterations - 1, 1), np.concatenate(returns), steps)
+        return measured, np.concatenate(returns), seconds / max(warmup + iterations - 1, 1)
 
-    def _check(self, row: Row) -> None:
-        if registry.is_strategy(row.estimator):
-            registry.check(row.estimator, f"{row.name}: ")
-        if row.estimator.needs.perturbed != (self.problem.directions.sigma > 0):
-            verb = "needs" if row.estimator.needs.perturbed else "does not take"
-            raise UsageError(f"{row.name}: this estimator {verb} perturbations (directions)")
-        if row.estimator.needs.trajectories and not self.point.policy.stochastic:
-            raise UsageError(f"{row.name} needs a stochastic policy: its policy gradient is not defined without")
+    def _batch(self, engine: Engine, episodes: Episodes) -> Batch:
+        rollouts = engine.rollout(self.point.theta, episodes, self.point.obs_stats)
+        if not self.scale:
+            found = spread(rollouts.returns)
+            self.scale = found if found > 0 and math.isfinite(found) else 1.0
+        scaled = dataclasses.replace(rollouts, rewards=rollouts.rewards / self.scale)
+        return Batch(self.point.theta, episodes, scaled, self.metric)
 
-    def _batch(self, engine: Engine, iteration: int) -> Batch:
-        config, point = self.point.config, self.point
-        episodes = Episodes.of_pairs(
-            iteration,
-            config.pairs,
-            stream=Stream.MEASURE,
-            block=(self.number,),
-            record=self.records,
-            shared_reset=config.shared_reset,
-            shared_noise=self.shared_noise or config.shared_noise,
-        )
-        rollouts = engine.rollout(point.theta, episodes, point.obs_stats)
-        scaled = dataclasses.replace(rollouts, rewards=rollouts.rewards / self.scale.of(rollouts.returns))
-        return Batch(point.theta, episodes, scaled, self.metric)
 
-    def _estimate(self, one: Measured, engine: Engine, batch: Batch, measured: int) -> None:
-        """Prepare, sum and combine, by hand, because the warm-up's sums may be combined again."""
-        started, estimator = time.perf_counter(), one.row.estimator
-        with calm():
-            rows = estimator.prepare(self.problem, batch, one.state)
-        sums = engine.total(estimator, batch, rows, batch.theta)
-        with calm():
-            found = estimator.combine(self.problem, sums, rows, one.state)
-            gradient = found.gradient * np.float32(unit(estimator, batch, one.state))
-        if measured >= 0:
-            one.gradients[measured] = gradient
-            one.seconds += time.perf_counter() - started
-            return
-        one.warm += gradient
-        one.state = found.state
-        if one.row.updates:
-            one.past.append((sums, rows))
-
-    def _replay(self, one: Measured, warmup: int) -> None:
-        """Go over the warm-up's sums again until the learner has made as many updates as it needs."""
-        for sums, rows in itertools.islice(itertools.cycle(one.past), max(0, one.row.updates - warmup)):
-            with calm():
-                one.state = one.row.estimator.combine(self.problem, sums, rows, one.state).state
-        one.past.clear()
+def _check(row: Row, problem: Problem) -> None:
+    needs = row.estimator.needs
+    if registry.is_strategy(row.estimator):
+        registry.check(row.estimator, f"{row.name}: ")
+    if needs.perturbed != (problem.directions.sigma > 0):
+        verb = "needs" if needs.perturbed else "does not take"
+        raise UsageError(f"{row.name}: this estimator {verb} perturbations (directions)")
+    if needs.trajectories and not problem.policy.stochastic:
+        raise UsageError(f"{row.name} needs a stochastic policy: its policy gradient is not defined without")
 
 
 def _store(iterations: int, dim: int) -> Array:
@@ -197,9 +167,9 @@ class Measurement:
 def measure(
     point: Point,
     rows: Sequence[Row],
-    *,
     iterations: int,
     warmup: int,
+    *,
     compute: Compute,
     others: int | None = None,
     metric: Metric | None = None,
@@ -210,25 +180,11 @@ def measure(
     `others` is the number of iterations for samplings other than that of plain ES, if not `iterations`; `metric` that
     of a natural step, for estimators that make their noise small there.
     """
-    scale = Scale()
-    parts: list[Measured] = []
-    facts: list[Facts] = []
+    session, parts = Session(point, compute, metric, tell), []
     for number, sampling in enumerate(dict.fromkeys(row.sampling for row in rows)):
         chosen = [row for row in rows if row.sampling == sampling]
         learn = warmup if any(row.learns for row in chosen) else 0
-        turns = iterations if number == 0 or others is None else others
-
-        session = Session(point, chosen, scale, number=number, compute=compute, metric=metric)
-        found, fact = session.run(learn, turns, tell)
-        parts += found
-        facts.append(fact)
-    order = {row.name: i for i, row in enumerate(rows)}
-    return Measurement(
-        point=point,
-        rows=sorted(parts, key=lambda measured: order[measured.row.name]),
-        rollout_seconds=facts[0].seconds,
-        mean_return=mean(facts[0].returns),
-        return_std=spread(facts[0].returns, ddof=1),
-        scale=scale.value,
-        steps=sum(fact.steps for fact in facts),
-    )
+        parts.append(session.run(number, chosen, learn, iterations if number == 0 else others or iterations))
+    order, (_, returns, seconds) = [row.name for row in rows], parts[0]
+    measured = sorted((one for part, *_ in parts for one in part), key=lambda one: order.index(one.row.name))
+    return Measurement(point, measured, seconds, mean(returns), spread(returns, ddof=1), session.scale, session.steps)

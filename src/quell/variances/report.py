@@ -70,11 +70,9 @@ def _lines(report: Report) -> Iterator[str]:
         yield f"bias is measured against the mean of {report.reference}"
     wide = max(NAME, *(len(_name(s)) + 2 for s in report.summaries))
     for metric, words in METRICS.items():
-        if metric in report.summaries[0].metrics:
-            yield f"\nin the metric of the {words}"
-            yield f"{'':<{wide}}{'variance':<28}{'bias²':<30}variance + bias²"
-            for s in report.summaries:
-                yield f"{_name(s):<{wide}}{_errors(s, s.metrics[metric])}"
+        yield f"\nin the metric of the {words}"
+        yield f"{'':<{wide}}{'variance':<28}{'bias²':<30}variance + bias²"
+        yield from (f"{_name(s):<{wide}}{_errors(s, s.metrics[metric])}" for s in report.summaries)
     yield f"\n{'':<{wide}}{'V[g]':>9}{'cosine':>9}{'bias z':>9}{'max z':>9}{'bears':>9}{'cost':>9}"
     yield from (f"{_name(s):<{wide}}{_facts(s)}" for s in report.summaries)
     for s in report.summaries:

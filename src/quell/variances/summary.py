@@ -94,7 +94,7 @@ class Summary:
     @property
     def fisher_ratio(self) -> Interval:
         """Variance in the policy's metric relative to ES."""
-        return self.metrics["policy"].ratio if "policy" in self.metrics else UNKNOWN
+        return self.metrics["policy"].ratio
 
     @property
     def cost(self) -> float:
@@ -112,18 +112,14 @@ class Summary:
         return self.ratio.value**0.5 / fisher if fisher > 0 else float("nan")
 
 
-UNKNOWN = Interval(float("nan"), float("nan"), float("nan"))
-
-
 def summarise(
-    measurement: Measurement, geometry: Geometry | None, rng: np.random.Generator, *, reference: str = "es"
+    measurement: Measurement, geometry: Geometry, rng: np.random.Generator, *, reference: str = "es"
 ) -> list[Summary]:
-    """A summary of every row, in every metric (without a geometry: in that of the parameters)."""
+    """A summary of every row, in every metric."""
     es, truth = measurement.find("es"), measurement.find(reference)
     samplings = {row.row.sampling: len(row.gradients) for row in measurement.rows}
     weights = {sampling: times_drawn(rng, count, RESAMPLES) for sampling, count in samplings.items()}
-    metrics = METRICS if geometry else ["parameters"]
-    errors = {name: _errors(measurement, geometry, name, weights, truth) for name in metrics}
+    errors = {metric: _errors(measurement, geometry, metric, weights, truth) for metric in METRICS}
     best = min(measurement.rows, key=lambda row: errors["parameters"][row.row.name].variance.value)
     direction, layout, played = _direction(measurement), measurement.point.policy.layout, measurement.rollout_seconds
     return [
@@ -143,22 +139,17 @@ def summarise(
 
 
 def _errors(
-    measured: Measurement, geometry: Geometry | None, metric: str, weights: Weights, truth: Measured
+    measured: Measurement, geometry: Geometry, metric: str, weights: Weights, truth: Measured
 ) -> dict[str, Errors]:
     """Row -> its errors in one metric."""
 
-    def vectors(row: Measured) -> Array:
-        return geometry.mapped(metric, row.gradients) if geometry else row.gradients
+    def sample(row: Measured) -> tuple[Array, Sample]:
+        vectors = geometry.mapped(metric, row.gradients)
+        return vectors, Sample(gram(vectors), weights[row.row.sampling])
 
-    def sample(row: Measured, given: Array) -> Sample:
-        return Sample(gram(given), weights[row.row.sampling])
-
-    es, known = measured.find("es"), vectors(truth)
-    plain, reference = sample(es, vectors(es)), sample(truth, known)
-    found = {}
+    (_, plain), (known, reference), found = sample(measured.find("es")), sample(truth), {}
     for row in measured.rows:
-        given = vectors(row)
-        own = sample(row, given)
+        given, own = sample(row)
         cross = own.gram if row is truth else gram(given, known)
         gap = squared_bias(own, reference, cross, paired=row.row.sampling == truth.row.sampling)
         found[row.row.name] = compare(own, plain, gap, unit=measured.scale**2)
