@@ -26,22 +26,17 @@ def chart_data(
     sources: Sources, series: Sequence[Series], labels: Labels, newest: Standing | None = None
 ) -> dict[str, Any]:
     """What the script draws; it starts with the group of the newest run, or the first."""
-    groups = list(sources.groups)
+    groups, shown = list(sources.groups), []
     own = [group for group, run in sources.runs if newest and run.config == newest.config]
+    for one in series:
+        runs = [{"seed": run.config.seed, **{name: run.curve[name] for name in CURVE}} for run in one.runs]
+        shown.append({"group": groups.index(one.group), "task": one.task, "method": one.method, "runs": runs})
     return {
         "groups": groups,
         "start": groups.index(own[0]) if own else 0,
         "tasks": [{"name": name, "title": labels.get(name, name)} for name in _tasks(series, labels)],
         "methods": [_methods([one for one in series if one.group == group]) for group in groups],
-        "series": [
-            {
-                "group": groups.index(one.group),
-                "task": one.task,
-                "method": one.method,
-                "runs": [{"seed": run.config.seed, **{name: run.curve[name] for name in CURVE}} for run in one.runs],
-            }
-            for one in series
-        ],
+        "series": shown,
         "variance": _variances(sources.measurements, labels),
     }
 

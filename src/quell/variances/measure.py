@@ -72,13 +72,29 @@ class Measured:
         self.past.clear()
 
 
+@dataclass(frozen=True)
+class Measurement:
+    """Everything measured at one point."""
+
+    point: Point
+    rows: list[Measured]
+    rollout_seconds: float  # per iteration of plain ES
+    mean_return: float
+    return_std: float
+    scale: float  # what rewards were divided by; V[g] in units of reward is its square times that of `gradients`
+    steps: int  # real environment steps spent
+
+    def find(self, name: str) -> Measured:
+        return next(measured for measured in self.rows if measured.row.name == name)
+
+
 @dataclass
 class Session:
-    """Iterations at one point, for all rows of one kind of sampling at a time."""
+    """Iterations at one point."""
 
     point: Point
     compute: Compute
-    metric: Metric | None = None  # for estimators that look at the step's
+    metric: Metric | None = None  # of a natural step, for estimators that make their noise small there
     tell: Tell = lambda *_: None
     steps: int = 0  # real environment steps so far
     scale: float = 0.0
@@ -87,6 +103,21 @@ class Session:
     Training divides by every batch's own, which makes rates of the paper's rule meaningful but the estimate slightly
     biased; a constant does the first without the second.
     """
+
+    def measure(self, rows: Sequence[Row], iterations: int, warmup: int, others: int | None = None) -> Measurement:
+        """Measure all rows; those that share directions and action noise are measured on the same episodes.
+
+        `others` is the number of iterations for samplings other than that of plain ES, if not `iterations`.
+        """
+        parts = []
+        for number, sampling in enumerate(dict.fromkeys(row.sampling for row in rows)):
+            chosen = [row for row in rows if row.sampling == sampling]
+            learn = warmup if any(row.learns for row in chosen) else 0
+            parts.append(self.run(number, chosen, learn, iterations if number == 0 else others or iterations))
+        order, (_, returns, seconds) = [row.name for row in rows], parts[0]
+        measured = sorted((one for part, *_ in parts for one in part), key=lambda one: order.index(one.row.name))
+        facts = seconds, mean(returns), spread(returns, ddof=1)
+        return Measurement(self.point, measured, *facts, self.scale, self.steps)
 
     def run(
         self, number: int, rows: Sequence[Row], warmup: int, iterations: int
@@ -146,45 +177,3 @@ def _store(iterations: int, dim: int) -> Array:
         return np.zeros((iterations, dim), np.float32)
     with tempfile.TemporaryFile() as file:
         return np.memmap(file, np.float32, "w+", shape=(iterations, dim))
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """Everything measured at one point."""
-
-    point: Point
-    rows: list[Measured]
-    rollout_seconds: float  # per iteration of plain ES
-    mean_return: float
-    return_std: float
-    scale: float  # what rewards were divided by; V[g] in units of reward is its square times that of `gradients`
-    steps: int  # real environment steps spent
-
-    def find(self, name: str) -> Measured:
-        return next(measured for measured in self.rows if measured.row.name == name)
-
-
-def measure(
-    point: Point,
-    rows: Sequence[Row],
-    iterations: int,
-    warmup: int,
-    *,
-    compute: Compute,
-    others: int | None = None,
-    metric: Metric | None = None,
-    tell: Tell = lambda *_: None,
-) -> Measurement:
-    """Measure all rows; those that share directions and action noise are measured on the same episodes.
-
-    `others` is the number of iterations for samplings other than that of plain ES, if not `iterations`; `metric` that
-    of a natural step, for estimators that make their noise small there.
-    """
-    session, parts = Session(point, compute, metric, tell), []
-    for number, sampling in enumerate(dict.fromkeys(row.sampling for row in rows)):
-        chosen = [row for row in rows if row.sampling == sampling]
-        learn = warmup if any(row.learns for row in chosen) else 0
-        parts.append(session.run(number, chosen, learn, iterations if number == 0 else others or iterations))
-    order, (_, returns, seconds) = [row.name for row in rows], parts[0]
-    measured = sorted((one for part, *_ in parts for one in part), key=lambda one: order.index(one.row.name))
-    return Measurement(point, measured, seconds, mean(returns), spread(returns, ddof=1), session.scale, session.steps)

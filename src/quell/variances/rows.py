@@ -50,13 +50,9 @@ BASES: dict[str, tuple[str, Estimator]] = {
     "pg-advantage": ("the same with a critic's advantages", AdvantageGradient()),
 }
 """Name -> (summary, estimator). Returns are as they are: to shape them by their own batch would bias every estimate."""
-MODIFIERS: dict[str, dict[str, Any]] = {
-    "ortho": {"directions": Orthogonal()},
-    "gcmc": {"directions": Gcmc()},
-    "qmc": {"directions": Qmc(shift=True)},
-    "crn": {"shared_noise": True},
-}
-"""Appended with a dash (auto-ortho, es-crn); alone, they stand for ES with that modification."""
+MODIFIERS = {"ortho": Orthogonal(), "gcmc": Gcmc(), "qmc": Qmc(shift=True), "crn": None}
+"""Appended with a dash (auto-ortho, es-crn) -> directions, or None for shared action noise; alone, they stand for ES
+with that modification."""
 SGD_UPDATES = 200  # the paper's rule needs about this many iterations to settle
 
 
@@ -106,12 +102,12 @@ def find_row(name: str, sigma: float) -> Row:
         if modifier not in MODIFIERS:
             known, listed = [*BASES, *MODIFIERS], ", ".join([*BASES, *MODIFIERS])
             raise UsageError(f"unknown estimator {name!r}{did_you_mean(name, known)}; known: {listed}, joined by '-'")
-        changes = dict(MODIFIERS[modifier])
-        if "directions" in changes:
-            if not row.estimator.needs.perturbed:
-                raise UsageError(f"{name!r}: {base} takes no perturbations, so -{modifier} changes nothing")
-            changes["directions"] = dataclasses.replace(changes["directions"], sigma=sigma)
-        row = dataclasses.replace(row, **changes)
+        if (directions := MODIFIERS[modifier]) is None:
+            row = dataclasses.replace(row, shared_noise=True)
+        elif not row.estimator.needs.perturbed:
+            raise UsageError(f"{name!r}: {base} takes no perturbations, so -{modifier} changes nothing")
+        else:
+            row = dataclasses.replace(row, directions=dataclasses.replace(directions, sigma=sigma))
     return row
 
 
