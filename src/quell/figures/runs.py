@@ -14,12 +14,10 @@ from quell.types import Array
 if TYPE_CHECKING:
     from quell.api import Result
 
-Panel = Mapping[str, Sequence[Record]]
-"""Method -> its runs."""
-Seconds = Mapping[tuple[str, str], float]
-"""(title, method) -> how long its runs took."""
-SHOWN = (-1.0, 3.0)
-"""Range of the bars; those beyond carry their value."""
+Panel = Mapping[str, Sequence[Record]]  # method -> its runs
+Panels = Mapping[str, Panel]  # by title
+Seconds = Mapping[tuple[str, str], float]  # (title, method) -> how long its runs took
+SHOWN = (-1.0, 3.0)  # range of the bars; those beyond carry their value
 
 
 def curves(groups: "Mapping[str, Sequence[Result]]", path: Path | str, *, title: str = "") -> None:
@@ -45,11 +43,7 @@ def curves(groups: "Mapping[str, Sequence[Result]]", path: Path | str, *, title:
 
 
 def curve_panels(
-    panels: Mapping[str, Panel],
-    *paths: Path,
-    upper: bool = False,
-    within_reach: bool = False,
-    seconds: Seconds | None = None,
+    panels: Panels, *paths: Path, upper: bool = False, within_reach: bool = False, seconds: Seconds | None = None
 ) -> None:
     """One panel per title: return while training, mean and standard deviation over seeds.
 

@@ -1,8 +1,5 @@
 """The scores the paper printed: facts, the reference for every reproduction."""
 
-STEPS = 20_000_000
-LQR_STEPS = 4_000_000
-
 LABELS = {
     **{"lqr": "LQR", "swimmer": "Swimmer", "halfcheetah": "HalfCheetah", "walker2d": "Walker"},
     **{"roboschool-pong": "Pong(R)", "roboschool-halfcheetah": "HalfCheetah(R)", "bipedalwalker": "BipedalWalker"},
@@ -50,14 +47,13 @@ def _read(table: str) -> dict[tuple[str, str], str]:
     return {(task, method): word for task, method, word in cells if word != "-"}
 
 
-SCORES = _read(_SCORES) | _read(_ABLATION)
-"""(task, method) -> the printed score."""
+SCORES = _read(_SCORES) | _read(_ABLATION)  # (task, method) -> the printed score
 ABLATION_TASKS = tuple(dict.fromkeys(task for task, _ in _read(_ABLATION)))
 
 
 def paper_steps(task: str) -> int:
     """The paper's budget."""
-    return LQR_STEPS if task.startswith("lqr") else STEPS
+    return 4_000_000 if task.startswith("lqr") else 20_000_000
 
 
 def label(task: str) -> str:

@@ -78,7 +78,8 @@ def variance(
     if steps and estimates > iterations:
         raise UsageError(f"`gain_estimates={estimates}` needs {estimates * batch} pairs or more")
     stepped = [name.strip() for name in gain_methods if steps and name.strip()]
-    rows = _rows(methods.split(",") if isinstance(methods, str) else methods, [reference, *stepped], point.sigma)
+    given = methods.split(",") if isinstance(methods, str) else methods
+    rows = find_rows(given, point.sigma, needed=[reference, *stepped])
     if any(row.biased for row in rows if row.name == reference):
         raise UsageError(f"{reference!r} declares a bias, so biases cannot be measured against it")
     with counter(shown=progress and sys.stderr.isatty()) as tell:
@@ -88,10 +89,3 @@ def variance(
         summaries = summarise(found, shape, np.random.default_rng(point.config.seed), reference=reference)
         worth = gains(session, found, stepped, steps, shape, estimates, episodes) if steps else []
     return Report(found, summaries, worth, reference=reference)
-
-
-def _rows(methods: Sequence[str | Row | Estimator], more: Sequence[str], sigma: float) -> list[Row]:
-    """The methods, and what else has to be measured for them."""
-    rows = find_rows(methods, sigma)
-    known = [row.name for row in rows]
-    return find_rows([*rows, *(name for name in more if name not in known)], sigma)

@@ -34,8 +34,7 @@ class Gain:
     kind: Kind
     size: float
     gain: Interval
-    over_es: Interval
-    """The same less that of ES steps, on the same episodes."""
+    over_es: Interval  # the same less that of ES steps, on the same episodes
 
 
 def parse_step(word: str) -> tuple[Kind, float]:

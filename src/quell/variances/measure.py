@@ -29,8 +29,7 @@ from quell.types import Array, Batch, Episodes, State, Sums
 from quell.variances.points import Point
 from quell.variances.rows import Row, unit
 
-Tell = Callable[[str, int, int], None]
-"""Called with (what, done, total)."""
+Tell = Callable[[str, int, int], None]  # called with (what, done, total)
 IN_MEMORY = 1 << 29  # bytes of gradients per estimator; more go to a temporary file
 
 
@@ -119,10 +118,8 @@ class Session:
         facts = seconds, mean(returns), spread(returns, ddof=1)
         return Measurement(self.point, measured, *facts, self.scale, self.steps)
 
-    def run(
-        self, number: int, rows: Sequence[Row], warmup: int, iterations: int
-    ) -> tuple[list[Measured], Array, float]:
-        """What is measured in `iterations` after a warm-up, all returns, and the seconds that an iteration's episodes
+    def run(self, number: int, rows: Sequence[Row], warmup: int, turns: int) -> tuple[list[Measured], Array, float]:
+        """What is measured in so many turns after a warm-up, all returns, and the seconds that an iteration's episodes
         took; `number` tells its randomness from that of others."""
         config, dim, (directions, shared_noise) = self.point.config, self.point.policy.dim, rows[0].sampling
         problem, returns, seconds = self.point.problem(directions), [], 0.0
@@ -133,9 +130,9 @@ class Session:
         measured = []
         for row in rows:
             _check(row, problem)
-            measured.append(Measured(row, problem, _store(iterations, dim), np.zeros(dim), row.estimator.init(problem)))
+            measured.append(Measured(row, problem, _store(turns, dim), np.zeros(dim), row.estimator.init(problem)))
         with make_engine(self.compute, self.point.task, problem, members=2 * config.pairs) as engine:
-            for turn in range(warmup + iterations):
+            for turn in range(warmup + turns):
                 started = time.perf_counter()
                 batch = self._batch(engine, Episodes.of_pairs(turn, config.pairs, **kind))
                 if turn:  # the first also starts the simulators
@@ -146,10 +143,10 @@ class Session:
                         one.replay(warmup)
                 returns.append(batch.rollouts.returns * self.scale)
                 self.steps += int(batch.rollouts.steps.sum())
-                self.tell(what, turn + 1, warmup + iterations)
+                self.tell(what, turn + 1, warmup + turns)
         for one in measured:
-            one.warm, one.seconds = one.warm / max(warmup, 1), one.seconds / iterations
-        return measured, np.concatenate(returns), seconds / max(warmup + iterations - 1, 1)
+            one.warm, one.seconds = one.warm / max(warmup, 1), one.seconds / turns
+        return measured, np.concatenate(returns), seconds / max(warmup + turns - 1, 1)
 
     def _batch(self, engine: Engine, episodes: Episodes) -> Batch:
         rollouts = engine.rollout(self.point.theta, episodes, self.point.obs_stats)

@@ -68,8 +68,7 @@ class Row:
     estimator: Estimator
     directions: Any = None
     shared_noise: bool = False
-    updates: int = 0
-    """Replay the warm-up until the estimator has learned from this many batches."""
+    updates: int = 0  # replay the warm-up until the estimator has learned from this many batches
 
     @property
     def sampling(self) -> tuple[Any, bool]:
@@ -111,8 +110,8 @@ def find_row(name: str, sigma: float) -> Row:
     return row
 
 
-def find_rows(methods: Iterable[str | Row | Estimator], sigma: float) -> list[Row]:
-    """Rows in the order given, ES first and always there: everything is measured against it.
+def find_rows(methods: Iterable[str | Row | Estimator], sigma: float, needed: Iterable[str] = ()) -> list[Row]:
+    """Rows in the order given, ES first and always there: everything is measured against it; last, what is `needed`.
 
     A method is a name, a Row, or an estimator, which is then called as it calls itself.
     """
@@ -126,6 +125,7 @@ def find_rows(methods: Iterable[str | Row | Estimator], sigma: float) -> list[Ro
             row = (method if isinstance(method, Row) else Row(registry.name_of(method), method)).at(sigma)
         if rows.setdefault(row.name, row) != row:
             raise UsageError(f"two estimators are called {row.name!r}: give each a name with Row(name, estimator)")
+    rows |= {name: find_row(name, sigma) for name in needed if name not in rows}
     return list(rows.values())
 
 
