@@ -7,6 +7,8 @@ Names are loaded when first used, so that importing quell costs nothing.
 """
 
 import importlib
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,35 +31,18 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "quell.api": ("Result", "TrainedPolicy", "evaluate", "load", "resume", "train"),
-    "quell.errors": ("QuellError", "UsageError"),
-    "quell.estimate": ("Estimate", "Estimator", "Needs", "Problem", "Rows"),
-    "quell.estimate.control_variate": ("ControlVariate",),
-    "quell.estimate.policy_gradient": ("PolicyGradient",),
-    "quell.estimate.score": ("Score",),
-    "quell.perturb": ("Directions", "Draw"),
-    "quell.policy": ("CategoricalPolicy", "DeterministicPolicy", "GaussianPolicy", "Policy"),
-    "quell.rollout": ("Engine",),
-    "quell.rollout.cluster": ("Ray",),
-    "quell.rollout.cpu": ("Cpu",),
-    "quell.training.callbacks": ("Callback",),
-    "quell.types": ("Batch", "Episodes", "Pair", "Rollouts", "Trajectories"),
-    "quell.update": ("Context", "Step"),
-    "quell.variances": ("variance",),
-}
 _MODULES = {
     name: f"quell.{name}" for name in ("estimate", "figures", "perturb", "policy", "stats", "tasks", "theory", "update")
 }
 _MODULES["metrics"] = "quell.runs.metrics"
-_HOME = {name: module for module, names in _HOMES.items() for name in names}
+_IMPORTS = re.findall(r"^    from (\S+) import (.+)$", Path(__file__).read_text(), re.MULTILINE)
+_HOME = {name: module for module, names in _IMPORTS for name in names.split(", ")}
+"""Where each name lives, as the imports above say, which only type checkers carry out."""
 
 __all__ = ["Batch", "Callback", "CategoricalPolicy", "Context", "ControlVariate", "Cpu", "DeterministicPolicy"]
-__all__ += ["Directions"]
-__all__ += ["Draw", "Engine", "Episodes", "Estimate", "Estimator", "GaussianPolicy", "Needs", "Pair", "Policy"]
-__all__ += ["PolicyGradient", "Problem", "QuellError", "Ray", "Result", "Rollouts", "Rows", "Score", "Step"]
-__all__ += ["TrainedPolicy", "Trajectories", "UsageError", "evaluate", "load", "resume", "task", "train"]
-__all__ += ["variance"]
+__all__ += ["Directions", "Draw", "Engine", "Episodes", "Estimate", "Estimator", "GaussianPolicy", "Needs", "Pair"]
+__all__ += ["Policy", "PolicyGradient", "Problem", "QuellError", "Ray", "Result", "Rollouts", "Rows", "Score", "Step"]
+__all__ += ["TrainedPolicy", "Trajectories", "UsageError", "evaluate", "load", "resume", "task", "train", "variance"]
 
 
 def __getattr__(name: str) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from quell import registry, zoo
-from quell.config import Config, Preset, changed, replace
+from quell.config import Config, Preset, replace
 from quell.errors import UsageError
 from quell.estimate import Problem
 from quell.keys import Stream
@@ -20,20 +20,19 @@ from quell.perturb import Unperturbed
 from quell.policy.act import actor, to_environment
 from quell.policy.network import Policy
 from quell.policy.normalise import ObsStats
-from quell.rollout import Compute, default_compute, make_engine
+from quell.rollout import Compute, make_engine
 from quell.runs import Run
 from quell.runs.checkpoint import load_newest
-from quell.runs.folder import FREE_TO_CHANGE
+from quell.runs.folder import forbidden
 from quell.tasks.base import Task
 from quell.tasks.foreign.base import ForeignTask
 from quell.tasks.foreign.gym import from_env
 from quell.terminal.progress import Display
 from quell.terminal.stopping import begun
 from quell.training.callbacks import Callback
-from quell.training.loggers import LOGGERS
-from quell.training.loggers import check as check_loggers
+from quell.training.loggers import Loggers, find_loggers
 from quell.training.methods import as_strategies, falls_back, make_config, make_policy, make_task
-from quell.training.state import Best, finished, learned, saved_best
+from quell.training.state import finished, learned
 from quell.types import Array, Episodes, Rollouts
 
 Checkpoint = Literal["newest", "best"]
@@ -111,11 +110,11 @@ class Result:
     def last(self, metric: str) -> float:
         """The latest value of a metric that is not logged at every iteration, such as eval/return."""
         values = [row[metric] for row in self.history if row.get(metric) is not None]
-        return float(values[-1]) if values else float("nan")
+        return float(values[-1]) if values else math.nan
 
 
 def train(
-    task: str | Task | Any,
+    task: str | Any,
     *,
     method: str = "cv",
     preset: Preset = "tuned",
@@ -158,13 +157,11 @@ def as_task(given: Any, horizon: Any = None) -> Task:
 
 def compute_for(engine: Compute | str | None, workers: int | None) -> Compute:
     """The engine asked for, as an object, by name, or as a number of workers; a UsageError if it cannot be had."""
-    if isinstance(engine, str):
-        chosen: Compute = registry.make("engine", engine, {"workers": workers})
-    elif engine is not None and workers is not None:
+    if engine is None or isinstance(engine, str):
+        engine = registry.make("engine", engine or "cpu", {"workers": workers})
+    elif workers is not None:
         raise UsageError("give workers=... or an engine object with its own, not both")
-    else:
-        chosen = engine or default_compute(workers)
-    chosen = registry.tidy(chosen)
+    chosen: Compute = registry.tidy(engine)
     chosen.validate()
     return chosen
 
@@ -182,13 +179,12 @@ def start(
 ) -> Result:
     """Train as a config says."""
     compute.validate()
-    log = [log] if isinstance(log, str) else log
-    _check(callbacks, log)
+    loggers = _checked(callbacks, log)
     task = task or make_task(config)
     make_policy(config, task)  # complain before a folder exists
     with _display(config, progress) as display, Run.create(config, out, name) as run:
         try:
-            return _go(config, run, compute, (display, *callbacks), log, resume=False, task=task)
+            return _go(config, run, compute, (display, *callbacks), loggers, task)
         finally:
             run.remove_if_never_begun()
 
@@ -200,7 +196,7 @@ def resume(
     engine: Compute | str | None = None,
     progress: bool = True,
     fork: bool = False,
-    env: Task | Any = None,
+    env: Any = None,
     callbacks: Sequence[Callback] = (),
     log: str | Sequence[str] = (),
     **settings: Any,
@@ -211,8 +207,7 @@ def resume(
     copies the run into a new folder and continues there with the change. What is your own has to be passed again: a
     strategy, or the environment (`env`, as it was given to `train`).
     """
-    log = [log] if isinstance(log, str) else log
-    _check(callbacks, log)
+    loggers = _checked(callbacks, log)
     run, compute = Run.open(path), compute_for(engine, workers)
     task = None if env is None else as_task(env, run.config.horizon)
     with run:
@@ -221,25 +216,22 @@ def resume(
         saved = load_newest(run.checkpoints)
         trained = run.config_of(saved[1]) if saved else run.config  # killed before its first checkpoint: begin again
         wanted = replace(trained, as_strategies(settings)).validate()
-        differing = [name for name in changed(trained, wanted) if name not in FREE_TO_CHANGE]
+        differing = forbidden(trained, wanted)
+        if differing and not fork:
+            advice = "add `fork=True` to continue in a new folder with the change"
+            raise UsageError(f"{differing} from what {str(path)!r} was trained with; {advice}")
         if not differing:
             run.update_config(wanted)
-            with _display(wanted, progress) as display:
-                return _go(wanted, run, compute, (display, *callbacks), log, resume=True, task=task)
-        if not fork:
-            what = (
-                f"{', '.join(differing)} differ{'s' * (len(differing) == 1)} from what {str(path)!r} was trained with"
-            )
-            raise UsageError(f"{what}; add `fork=True` to continue in a new folder with the change")
-    with _display(wanted, progress) as display, run.fork(wanted) as forked:
-        return _go(wanted, forked, compute, (display, *callbacks), log, resume=True, task=task)
+        with _display(wanted, progress) as display, run.fork(wanted) if differing else run as going:
+            return _go(wanted, going, compute, (display, *callbacks), loggers, task)
 
 
-def _check(callbacks: Sequence[Callback], log: Sequence[str]) -> None:
+def _checked(callbacks: Sequence[Callback], log: str | Sequence[str]) -> Loggers:
+    """The trackers by name; a UsageError for one that is not there, and for callbacks that are none."""
     for callback in callbacks:
         if not isinstance(callback, Callback):
             raise UsageError(f"callbacks are objects of classes derived from quell.Callback, not {callback!r:.80}")
-    check_loggers(log)
+    return find_loggers([log] if isinstance(log, str) else log)
 
 
 def _display(config: Config, progress: bool) -> Callback:
@@ -249,34 +241,21 @@ def _display(config: Config, progress: bool) -> Callback:
 
 
 def _go(
-    config: Config,
-    run: Run,
-    compute: Compute,
-    callbacks: Sequence[Callback],
-    log: Sequence[str],
-    *,
-    resume: bool,
-    task: Task | None,
+    config: Config, run: Run, compute: Compute, callbacks: Sequence[Callback], log: Loggers, task: Task | None
 ) -> Result:
     """Train; the first of the callbacks is the display, which has been entered."""
     from quell.training.loop import run_training
 
     begun(run.path)
     display, *others = callbacks
-    loggers = [LOGGERS[name](run.path, config) for name in log]
     with ExitStack() as stack:
-        looking = [stack.enter_context(callback) for callback in (*loggers, *others)]
-        run_training(config, run, compute=compute, callbacks=[display, *looking], resume=resume, task=task)
+        looking = [stack.enter_context(one) for one in (*(logger(run.path, config) for logger in log), *others)]
+        run_training(config, run, compute=compute, callbacks=[display, *looking], task=task)
     return dataclasses.replace(_loaded(run, config.policy, task), signal=getattr(display, "signal", 0))
 
 
 def load(
-    path: Path | str,
-    *,
-    at: int | None = None,
-    checkpoint: Checkpoint = "newest",
-    env: Task | Any = None,
-    policy: Any = None,
+    path: Path | str, *, at: int | None = None, checkpoint: Checkpoint = "newest", env: Any = None, policy: Any = None
 ) -> Result:
     """A run's policy and history, from its newest intact checkpoint (or the newest up to iteration `at`).
 
@@ -290,21 +269,18 @@ def load(
     return _loaded(run, policy, env, at, checkpoint)
 
 
-def _loaded(run: Run, own: Any, env: Task | Any, at: int | None = None, checkpoint: Checkpoint = "newest") -> Result:
+def _loaded(run: Run, own: Any, env: Any, at: int | None = None, checkpoint: Checkpoint = "newest") -> Result:
     saved = load_newest(run.checkpoints, at_most=at)
     if saved is None:
         upto = "" if at is None else f" up to iteration {at}"
         raise UsageError(f"{str(run.path)!r} has no intact checkpoint{upto}")
-    arrays, facts = saved
-    config = replace(run.config_of(facts), {"policy": own} if own else {})
+    config = replace(run.config_of(saved[1]), {"policy": own} if own else {})
     task = as_task(env, config.horizon) if env is not None else make_task(config)
     policy = make_policy(config, task)
-    best = saved_best(policy, arrays, facts)
-    chosen = Best(math.nan, *learned(policy, arrays, facts), facts["iteration"], facts["steps"])
-    if checkpoint == "best":
-        if best is None:
-            raise UsageError(f"{str(run.path)!r} has no best policy: it was not evaluated")
-        chosen = best
+    newest, best = learned(policy, saved)
+    chosen = best if checkpoint == "best" else newest
+    if chosen is None:
+        raise UsageError(f"{str(run.path)!r} has no best policy: it was not evaluated")
     history = [row for row in run.metrics() if row["iteration"] <= chosen.iteration]
     trained = TrainedPolicy(policy, chosen.theta, chosen.obs if config.normalise_obs else None, task)
     score = best.score if best else math.nan

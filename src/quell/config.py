@@ -84,11 +84,12 @@ class Config:
         self = registry.tidy(self)
         registry.check(self)
         for name, value in flatten(self).items():
-            if not registry.is_plain(value):
-                raise UsageError(
-                    f"config.json cannot hold {name}, {value!r}; a field of a strategy that is no setting "
-                    "is declared with dataclasses.field(metadata=quell.registry.NO_SETTING)"
-                )
+            try:
+                json.dumps(value)
+            except (TypeError, ValueError):
+                declared = "is declared with dataclasses.field(metadata=quell.registry.NO_SETTING)"
+                text = f"config.json cannot hold {name}, {value!r}; a field of a strategy that is no setting {declared}"
+                raise UsageError(text) from None
         if any(isinstance(getattr(self, name), registry.Elsewhere) for name in STRATEGIES):
             return self
         if self.estimator.needs.perturbed != (self.directions.sigma > 0):
@@ -99,9 +100,8 @@ class Config:
         if self.shared_noise and not self.policy.stochastic:
             raise UsageError("`shared_noise=True` is not read with a deterministic policy: it has no action noise")
         if self.shared_noise and self.shared_reset and not self.directions.sigma:
-            raise UsageError(
-                "`shared_noise=True` and `shared_reset=True`: the two unperturbed members of a pair are the same"
-            )
+            both = "`shared_noise=True` and `shared_reset=True`"
+            raise UsageError(f"{both}: the two unperturbed members of a pair are the same")
         return self
 
 
@@ -203,10 +203,8 @@ def _restored(kind: str, value: Any) -> Any:
     settings = {name: _restored(name, item) for name, item in value.items() if name != "name"}
     foreign = any(isinstance(item, registry.Elsewhere) for item in settings.values())
     if value["name"] in registry.table(kind) and not foreign:
-        return value
-    ours = {name: dict(item) for name, item in settings.items() if name in registry.KINDS and isinstance(item, Mapping)}
-    made = {name: registry.make(name, item.pop("name"), item) for name, item in ours.items()}
-    return registry.Elsewhere(kind, value["name"], settings | made)
+        return registry.make(kind, value["name"], settings)
+    return registry.Elsewhere(kind, value["name"], settings)
 
 
 def changed(old: Config, new: Config) -> list[str]:
@@ -229,6 +227,16 @@ def check_file(path: Path, name: str, endings: tuple[str, ...] = ()) -> Path:
     """A file to be written later, its folder made; a UsageError if it cannot be."""
     if endings and path.suffix.lower() not in endings:
         raise UsageError(f"`{name}={str(path)!r}` must end in {', '.join(endings[:-1])} or {endings[-1]}")
+    return _tried(path, repr(str(path)), name)
+
+
+def check_out(out: Path, name: str = "out") -> Path:
+    """The run root, made if missing; a UsageError if nothing can be written there."""
+    return _tried(out / f".quell-write-{os.getpid()}", f"to {str(out)!r}", name).parent
+
+
+def _tried(path: Path, where: str, name: str) -> Path:
+    """A file that can be written; one that is not there yet is not left there."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         there = path.exists()
@@ -237,17 +245,5 @@ def check_file(path: Path, name: str, endings: tuple[str, ...] = ()) -> Path:
             path.unlink()
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"cannot write {str(path)!r}: {why}; choose another `{name}=...`") from None
+        raise UsageError(f"cannot write {where}: {why}; choose another `{name}=...`") from None
     return path
-
-
-def check_out(out: Path, name: str = "out") -> Path:
-    """The run root, made if missing; a UsageError if nothing can be written there."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        probe = out / f".quell-write-{os.getpid()}"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise UsageError(f"cannot write to {str(out)!r}: {error.strerror}; choose another `{name}=...`") from None
-    return out

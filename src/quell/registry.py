@@ -20,7 +20,7 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -63,6 +63,7 @@ class Range:
 
 
 LARGEST = 1e300  # of any number
+PLAIN = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 NO_SETTING = {"setting": False}
 """Metadata of a field that config.json does not hold, such as a function; its owner is passed again to go on."""
 POSITIVE, SHARE = Range(above=0), Range(low=0, high=1)
@@ -128,19 +129,17 @@ def replace(owner: Any, changes: Mapping[str, Any], prefix: str = "") -> Any:
 
     A field that is a strategy takes an object, a name, or a mapping with its settings and possibly its "name".
     """
-    fields = {item.name: item for item in dataclasses.fields(owner)}
-    fresh: dict[str, Any] = {}
-    unknown = []
+    fields, unknown = [item.name for item in dataclasses.fields(owner)], []
     for key, value in sorted(changes.items(), key=lambda item: "." in item[0]):
         name, _, rest = key.partition(".")
-        if name not in fields:
+        if name in fields:
+            fresh = _changed(getattr(owner, name), {rest: value} if rest else value, name, prefix)
+            owner = dataclasses.replace(owner, **{name: fresh})
+        else:
             unknown.append(f"there is no setting {prefix + name!r}{did_you_mean(name, fields)}")
-            continue
-        current = fresh.get(name, getattr(owner, name))
-        fresh[name] = _changed(current, {rest: value} if rest else value, name, prefix)
     if unknown:
         raise UsageError("; ".join(unknown))
-    return dataclasses.replace(owner, **fresh)
+    return owner
 
 
 def _changed(current: Any, value: Any, name: str, prefix: str) -> Any:
@@ -159,33 +158,25 @@ def to_dict(strategy: Any) -> dict[str, Any]:
     return {"name": name_of(strategy), **values}
 
 
-def tidy(owner: Any) -> Any:
-    """A copy whose numbers are Python's own, not NumPy's, and a whole one (1e6) an int where one belongs."""
-    if isinstance(owner, Elsewhere):
-        return owner
-    types, changes = hints(type(owner)), {}
-    for name, value in settings_of(owner).items():
-        whole = re.search(r"\bint\b", str(types[name])) is not None
-        tidied = tidy(value) if is_strategy(value) else plain(value, whole=whole)
-        if tidied is not value:
-            changes[name] = tidied
-    return dataclasses.replace(owner, **changes) if changes else owner
-
-
-def plain(value: Any, *, whole: bool) -> Any:
-    """One setting's value, tidied."""
+def tidy(value: Any, *, whole: bool = False) -> Any:
+    """A setting, or all of a strategy, with Python's own numbers, not NumPy's, and a whole one (1e6) an int."""
     if isinstance(value, tuple | list):
-        items = [plain(item, whole=whole) for item in value]
+        items = [tidy(item, whole=whole) for item in value]
         return type(value)(items) if any(new is not old for new, old in zip(items, value, strict=True)) else value
+    if is_strategy(value) and not isinstance(value, Elsewhere):
+        types, own = hints(type(value)), settings_of(value)
+        fresh = {name: tidy(item, whole="int" in re.findall(r"\w+", str(types[name]))) for name, item in own.items()}
+        changes = {name: item for name, item in fresh.items() if item is not own[name]}
+        return dataclasses.replace(value, **changes) if changes else value
     value = value.item() if isinstance(value, np.generic) else value
     return int(value) if whole and isinstance(value, float) and value.is_integer() else value
 
 
 def whole(name: str, value: Any, least: int = 0) -> int:
     """A whole number, at least `least`, from whatever stands for one."""
-    number = plain(value, whole=True)
-    if complaint := _type_complaint(number, int) or Range(low=least).complaint(number):
-        raise UsageError(f"`{name}={value!r}` {complaint}")
+    number = tidy(value, whole=True)
+    if wrong := complaint(number, Annotated[int, Range(low=least)]):
+        raise UsageError(f"`{name}={value!r}` {wrong}")
     return int(number)
 
 
@@ -204,12 +195,8 @@ def complaints(owner: Any, prefix: str = "") -> list[str]:
         value, dotted = getattr(owner, name), prefix + name
         if name in KINDS:
             found += _strategy_complaints(name, value, dotted)
-            continue
-        bounds = next((part for part in get_args(hint) if isinstance(part, Range)), None)
-        bare = get_args(hint)[0] if bounds else hint
-        complaint = _type_complaint(value, bare) or (bounds.complaint(value) if bounds and value is not None else None)
-        if complaint:
-            found.append(f"`{dotted}={value!r:.80}` {complaint}")
+        elif wrong := complaint(value, hint):
+            found.append(f"`{dotted}={value!r:.80}` {wrong}")
     if not found and callable(own := getattr(owner, "check", None)):
         try:
             own()
@@ -221,45 +208,33 @@ def complaints(owner: Any, prefix: str = "") -> list[str]:
 def _strategy_complaints(kind: str, value: Any, dotted: str) -> list[str]:
     if not is_strategy(value):
         return [f"`{dotted}={value!r:.80}` must be one of {', '.join(table(kind))}, or an object of that kind"]
-    if not isinstance(value, Elsewhere):
-        ours = table(kind).get(name_of(value), type(value))
-        if ours is not type(value):
-            return [f"{dotted}: quell has a {name_of(value)!r} of its own; give yours another `name`"]
+    if type(value) not in (Elsewhere, table(kind).get(name_of(value), type(value))):
+        return [f"{dotted}: quell has a {name_of(value)!r} of its own; give yours another `name`"]
     return complaints(value, f"{dotted}.")
 
 
-def _type_complaint(value: Any, hint: Any) -> str | None:
-    options = [option for option in get_args(hint) if isinstance(option, str)]
-    if options:
-        if value in options:
-            return None
-        return f"must be one of {', '.join(options)}{did_you_mean(str(value), options)}"
-    if get_origin(hint) is UnionType:  # of something and None
-        return None if value is None else _type_complaint(value, get_args(hint)[0])
-    if get_origin(hint) is tuple:
+def complaint(value: Any, hint: Any) -> str | None:
+    """What is wrong with a value that should be of a type, within its bounds."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        bounds = [part for part in parts if isinstance(part, Range) and value is not None]
+        return complaint(value, parts[0]) or (bounds[0].complaint(value) if bounds else None)
+    if origin is Literal:
+        options = list(map(str, parts))
+        return None if value in parts else f"must be one of {', '.join(options)}{did_you_mean(str(value), options)}"
+    if origin in (UnionType, Union):  # of something and None
+        return None if value is None else complaint(value, parts[0])
+    if origin is tuple:
         if not isinstance(value, tuple):
             return "must be a list"
-        return next((bad for item in value if (bad := _type_complaint(item, get_args(hint)[0]))), None)
-    if get_origin(hint) is dict:
+        return next((wrong for item in value if (wrong := complaint(item, parts[0]))), None)
+    if origin is dict:
         sound = isinstance(value, Mapping) and all(isinstance(item, int | float | str) for item in value.values())
         return None if sound else "must be a table of numbers and texts"
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    wrong = {
-        int: ("a whole number", not number or isinstance(value, float)),
-        float: ("a number", not number),
-        bool: ("true or false", not isinstance(value, bool)),
-        str: ("text", not isinstance(value, str)),
-    }.get(hint)
-    return f"must be {wrong[0]}" if wrong and wrong[1] else None
-
-
-def is_plain(value: Any) -> bool:
-    """Whether config.json can hold a value."""
-    if isinstance(value, Mapping):
-        return all(isinstance(key, str) and is_plain(item) for key, item in value.items())
-    if isinstance(value, tuple | list):
-        return all(map(is_plain, value))
-    return value is None or isinstance(value, str | int | float)
+    if hint not in PLAIN:
+        return None
+    sound = isinstance(value, int | float if hint is float else hint) and (hint is bool or not isinstance(value, bool))
+    return None if sound else f"must be {PLAIN[hint]}"
 
 
 def hints(cls: Any) -> dict[str, Any]:

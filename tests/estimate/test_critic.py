@@ -11,6 +11,7 @@ import pytest
 from quell import registry
 from quell.estimate import Problem
 from quell.estimate.critic import discounted_sum, generalised_advantages
+from quell.estimate.critic.network import NetworkCritic
 from quell.estimate.returns import reward_to_go
 from quell.perturb.gaussian import Gaussian
 from quell.policy import Policy
@@ -82,3 +83,22 @@ def test_a_critic_learns_a_value_function(critic: Any) -> None:
     predicted = critic.predict(np, critic.shared(state, 4), obs, time)
     left = np.var(predicted - value(obs)) / np.var(value(obs))
     assert left < 0.1  # 0.004 (features) and 0.03 (network) when written; a critic that predicts the mean leaves 1
+
+
+def test_a_longer_memory_keeps_what_recent_batches_did_not_show() -> None:
+    """Four batches near s = 1, worth 100, then four near s = -1, worth 0: what is a state near s = 1 worth now?"""
+    problem = Problem(Policy(3, 1, hidden=()), Gaussian(), 0)
+    rng, time = np.random.default_rng(2), np.arange(200) / 200
+
+    def predicted(kept: int) -> float:
+        critic = NetworkCritic(kept=kept)
+        state = critic.init(problem)
+        for iteration, sign in enumerate([1, 1, 1, 1, -1, -1, -1, -1]):
+            obs = (sign + 0.1 * rng.standard_normal((2, 200, 3))).astype(np.float32)
+            target = np.full((2, 200), 50.0 * (sign + 1)) + rng.standard_normal((2, 200))
+            sums = critic.terms(np, critic.shared(state, 1), obs, time, target, np.array([200, 200]))
+            state = critic.update(problem, state, sums, iteration)
+        return float(critic.predict(np, critic.shared(state, 1), np.ones((2, 200, 3), np.float32), time).mean())
+
+    assert abs(predicted(kept=8) - 100) < 10  # 100.1 when written
+    assert predicted(kept=3) < 50  # 0.8: only the last kind is known, and the scale is its own

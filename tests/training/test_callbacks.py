@@ -34,13 +34,14 @@ SHORT: dict[str, Any] = {
 def scores(monkeypatch: pytest.MonkeyPatch) -> dict[int, float]:
     """Iteration -> what its evaluation says with mean actions."""
     said: dict[int, float] = {}
-    evaluate = Trainer.evaluate
+    evaluate, judged = Trainer.evaluate, TrainState.judged
 
     def as_said(trainer: Trainer, state: TrainState) -> tuple[TrainState, dict[str, float]]:
         state, row = evaluate(trainer, state)
         return state, {**row, "eval/mean_action": said[state.iteration]}
 
     monkeypatch.setattr(Trainer, "evaluate", as_said)
+    monkeypatch.setattr(TrainState, "judged", lambda state, score: judged(state, said[state.iteration]))
     return said
 
 

@@ -53,8 +53,7 @@ def run(job: Job) -> int:
     """Train, or continue where an earlier attempt was stopped; then write the record."""
     task = trusted(job.trust, horizon=job.config.horizon or 0) if job.trust else None
     with _folder(job) as folder:
-        compute = default_compute(1)
-        state = run_training(job.config, folder, compute=compute, callbacks=[Reporter()], resume=True, task=task)
+        state = run_training(job.config, folder, compute=default_compute(1), callbacks=[Reporter()], task=task)
         if not state.finished(job.config):
             return STOPPED
         record_of(load(folder.path, env=task), job.episodes, job.label).write(job.record)

@@ -21,7 +21,7 @@ import numpy as np
 from quell.campaign.plan import Job
 from quell.config import flatten, replace
 from quell.errors import UsageError
-from quell.runs.checkpoint import write_atomically
+from quell.runs.files import write_atomically
 from quell.runs.folder import folder_name
 from quell.runs.record import read
 from quell.training.methods import get_method, make_config

@@ -44,13 +44,10 @@ def _int_rule(asked: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[int] | None:
 
 
 def _whole(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        with suppress(ValueError):
-            if (number := float(text)).is_integer():
-                return int(number)
-        raise
+    with suppress(ValueError):
+        if not text.lstrip("+-").isdigit() and (number := float(text)).is_integer():
+            return int(number)
+    return int(text)
 
 
 def take(arguments: list[str], flag: str) -> tuple[str | None, list[str]]:

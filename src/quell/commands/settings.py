@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
+from tyro.conf import OmitArgPrefixes
 
 from quell import registry, tasks
-from quell.commands.arguments import UNSET, filled
+from quell.commands.arguments import filled
 from quell.config import STRATEGIES, Config, Unread, flatten, full_name
 from quell.errors import UsageError, did_you_mean
 from quell.errors import flag as as_flag
@@ -20,13 +21,13 @@ from quell.tasks.base import Task
 
 Field = tuple[str, Any, Any]
 """As `make_dataclass` takes it."""
+FIRST = ("steps", "seed", "method", "preset")
 GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "common": ("What is trained, and for how long.", ("steps", "seed", "method", "preset")),
     "batch": ("What an iteration plays.", ("pairs", "batch_steps", "shared_reset", "shared_noise", "normalise_obs")),
     "episode": ("What an episode is.", ("horizon", "task_settings")),
     "saving": ("What is measured and kept on the way.", ()),
 }
-"""What `--help` shows together, the most used first, and all other settings of a config at last."""
+"""What `--help` shows together, after the most used; all settings that are not named here come at last."""
 
 
 def own_task(factory: str | None, horizon: int | None) -> Task | None:
@@ -68,17 +69,20 @@ def parse(
     if {"-h", "--help"} & set(arguments):
         description += "\n\n" + _choices(default)
     fields = _fields(default)
-    nested = [fields.pop(name) for name in STRATEGIES if name in fields]
     del fields["task"]
-    forms: dict[str, Any] = {"common": None, "others": others()}  # in the order of --help
-    for group, (title, own) in GROUPS.items():
-        forms[group] = _form(title, [fields.pop(name) for name in own or list(fields)])
-    forms["engine"] = _form(f"{engine}: {type(compute).__doc__}".partition("\n")[0], _fields(compute).values())
-    flat = [_field(name, Annotated[type(form), _nameless(name)], form) for name, form in forms.items()]
-    parsed: Any = filled(dataclasses.make_dataclass("Arguments", [*flat, *nested]), arguments, prog, description)
-    settings = {name: value for group in GROUPS for name, value in vars(getattr(parsed, group)).items()}
-    config = _read({**settings, **{name: getattr(parsed, name) for name, *_ in nested}}, default)
-    return config.validate(), _read(vars(parsed.engine), compute), vars(parsed.others)
+    nested = [fields.pop(name) for name in STRATEGIES if name in fields]
+    flat = [*(fields.pop(name) for name in FIRST), *_fields(others()).values()]
+    for name, (text, own) in GROUPS.items():
+        flat.append(_group(name, text, [fields.pop(one) for one in own or list(fields)], OmitArgPrefixes))
+    text = f"{engine}: {type(compute).__doc__}".partition("\n")[0]
+    flat.append(_group("engine", text, _fields(compute).values(), OmitArgPrefixes))
+    form = dataclasses.make_dataclass("Arguments", [*flat, *nested])
+    parsed: dict[str, Any] = dict(vars(filled(form, arguments, prog, description)))
+    flags = {name: parsed.pop(name) for name in registry.hints(others)}
+    compute = _read(vars(parsed.pop("engine")), compute)
+    for group in GROUPS:
+        parsed |= vars(parsed.pop(group))
+    return _read(parsed, default).validate(), compute, flags
 
 
 def _spelled_out(word: str, config: Config, engine: str, shared: set[str]) -> str:
@@ -98,38 +102,29 @@ def _spelled_out(word: str, config: Config, engine: str, shared: set[str]) -> st
     return f"{as_flag(full)}{equals}{value}"
 
 
-def _nameless(group: str) -> Any:
-    """What leaves a group's name out of its flags; the first two are shown without a group."""
-    return tyro.conf.arg(name="") if group in ("common", "others") else tyro.conf.OmitArgPrefixes
+def _fields(owner: Any) -> dict[str, Field]:
+    """All settings of a config, strategy or command, by name; those of a strategy among them are a group."""
+    texts, hints = registry.help_texts(type(owner)), registry.hints(type(owner))
+    fields: dict[str, Field] = {}
+    for name, value in registry.settings_of(owner).items():
+        text = texts.get(name, "")
+        if not registry.is_strategy(value):
+            says_nothing = not value and not isinstance(value, bool | int | float)  # the text says what that stands for
+            shown = tyro.conf.arg(help=text, help_behavior_hint="" if says_nothing else None)
+            fields[name] = _field(name, Annotated[hints[name], shown], value)
+        elif not isinstance(value, registry.Elsewhere) and dataclasses.fields(value):
+            fields[name] = _group(name, text, _fields(value).values())
+    return fields
 
 
-def _form(text: str, fields: Iterable[Field]) -> Any:
-    """A dataclass for tyro, with its defaults."""
-    form = dataclasses.make_dataclass("Form", fields, kw_only=True)
-    form.__doc__ = text
-    return form()
+def _group(name: str, text: str, fields: Iterable[Field], *markers: Any) -> Field:
+    """A field that is a dataclass, whose own are shown together."""
+    form = dataclasses.make_dataclass("Form", fields, kw_only=True)()
+    return _field(name, Annotated[type(form), tyro.conf.arg(help=text), *markers], form)
 
 
 def _field(name: str, kind: Any, value: Any) -> Field:
     return name, kind, field(default_factory=lambda: value)  # it may be a dictionary or dataclass
-
-
-def _fields(owner: Any) -> dict[str, Field]:
-    """All settings of a config or strategy, by name, for a form; a strategy among them is a form itself."""
-    texts, hints = registry.help_texts(type(owner)), registry.hints(type(owner))
-    fields: dict[str, Field] = {}
-    for name, value in registry.settings_of(owner).items():
-        hint: Any = hints[name]
-        more: dict[str, Any] = {}
-        if registry.is_strategy(value):
-            if isinstance(value, registry.Elsewhere) or not dataclasses.fields(value):
-                continue
-            value = _form("", _fields(value).values())
-            hint = type(value)
-        elif not value and not isinstance(value, bool | int | float):
-            more = {"help_behavior_hint": ""}  # the text says what nothing stands for
-        fields[name] = _field(name, Annotated[hint, tyro.conf.arg(help=texts.get(name, ""), **more)], value)
-    return fields
 
 
 def _read(values: dict[str, Any], owner: Any) -> Any:
@@ -154,9 +149,9 @@ class TrainFlags:
 
     out: Path = Path("runs")
     """Where run folders are made."""
-    name: Annotated[str | None, UNSET] = None
+    name: str | None = None
     """Name of the run folder instead of <seed>-<time>."""
-    seeds: Annotated[int | None, UNSET] = None
+    seeds: int | None = None
     """Train seeds 0 to SEEDS-1, each in a process, and print mean, spread and interval; they go to OUT/seeds."""
     log: tuple[Literal["wandb", "mlflow"], ...] = ()
     """Trackers to tell besides; each needs its extra."""

@@ -3,16 +3,16 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from quell.campaign.runner import Runner
 from quell.campaign.sweep import Sweep, parse_grid, trials
-from quell.commands.arguments import UNSET
-from quell.commands.train import Asked, read_settings
-from quell.config import check_out, check_run_name
+from quell.commands.train import read_settings
+from quell.config import Config, check_out, check_run_name
 from quell.errors import UsageError
 from quell.rollout import default_workers
 from quell.runs.folder import folder_name
+from quell.tasks import Task
 from quell.terminal.campaign import CampaignDisplay
 from quell.terminal.tables import show
 from quell.training.methods import make_policy, make_task
@@ -32,32 +32,33 @@ class SweepFlags:
 
     grid: tuple[str, ...] = ()
     """What to vary, as SETTING=VALUE,VALUE,...; several make a grid."""
-    random: Annotated[int | None, UNSET] = None
+    random: int | None = None
     """As many combinations of the grid, drawn at random, instead of all."""
     seeds: int = 3
     """Seeds 0 to SEEDS-1 of each."""
     episodes: int = 20
     """Episodes of each final evaluation."""
-    jobs: Annotated[int | None, UNSET] = None
+    jobs: int | None = None
     """Runs at a time, one process each; by default one per core."""
     out: Path = Path("runs/sweeps")
     """Where sweeps go."""
-    name: Annotated[str | None, UNSET] = None
+    name: str | None = None
     """The sweep's folder there, instead of <task>-<method>."""
 
 
 def main(arguments: list[str]) -> int:
-    asked = read_settings(arguments, SweepFlags, command="sweep", description=DESCRIPTION)
-    grid, random = asked.others.pop("grid"), asked.others.pop("random")
+    config, _, own, given = read_settings(arguments, SweepFlags, command="sweep", description=DESCRIPTION)
+    grid, random = own.pop("grid"), own.pop("random")
     if not grid:
         raise UsageError("what shall vary? --grid SETTING=VALUE,VALUE")
     if random is not None and random < 1:
         raise UsageError(f"--random {random} must be at least 1")
-    return run(asked, trials(parse_grid(grid, asked.config), random), **asked.others)
+    return run(config, given, trials(parse_grid(grid, config), random), **own)
 
 
 def run(
-    asked: Asked,
+    config: Config,
+    given: Task | None,
     chosen: list[dict[str, Any]],
     *,
     seeds: int,
@@ -70,9 +71,8 @@ def run(
     for flag, value in (("seeds", seeds), ("episodes", episodes), ("jobs", jobs)):
         if value is not None and value < 1:
             raise UsageError(f"--{flag} {value} must be at least 1")
-    config, given = asked.config, asked.given
     folder = out / check_run_name(name or f"{folder_name(config.task)}-{config.method}")
-    sweep = Sweep(config, chosen, seeds, episodes, folder, asked.trust)
+    sweep = Sweep(config, chosen, seeds, episodes, folder, given.name if given else "")
     todo = sweep.jobs()
     for job in todo:  # complain before the first run
         make_policy(job.config, given or make_task(job.config))

@@ -1,6 +1,5 @@
 """quell train TASK: train a policy."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from quell.commands.arguments import take
@@ -21,8 +20,8 @@ EXAMPLE = "The defaults below are halfcheetah's, as an example: `quell {command}
 
 
 def main(arguments: list[str]) -> int:
-    asked = read_settings(arguments, TrainFlags, command="train", description=DESCRIPTION)
-    seeds = asked.others.pop("seeds")
+    config, compute, own, given = read_settings(arguments, TrainFlags, command="train", description=DESCRIPTION)
+    seeds = own.pop("seeds")
 
     from quell.api import start
     from quell.commands.common import report, stopped
@@ -30,29 +29,18 @@ def main(arguments: list[str]) -> int:
     if seeds is not None:
         from quell.commands.sweep import run
 
-        log, out = asked.others.pop("log"), asked.others.pop("out")
-        if log or not isinstance(asked.compute, Cpu):
+        log, out = own.pop("log"), own.pop("out")
+        if log or not isinstance(compute, Cpu):
             raise UsageError("--seeds runs one process of this machine per seed: leave out --engine and --log")
-        return run(asked, [{}], seeds=seeds, jobs=asked.compute.workers, out=out / "seeds", **asked.others)
-    result = start(asked.config, compute=asked.compute, task=asked.given, **asked.others)
+        return run(config, given, [{}], seeds=seeds, jobs=compute.workers, out=out / "seeds", **own)
+    result = start(config, compute=compute, task=given, **own)
     return report(result) if result.finished else stopped(result)
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What the command line asks for."""
-
-    config: Config
-    compute: Compute
-    others: dict[str, Any]
-    """The command's own flags."""
-    given: Task | None
-    """The environment of --trust-import."""
-    trust: str
-
-
-def read_settings(arguments: list[str], others: type[Any], *, command: str, description: str) -> Asked:
-    """TASK and all flags."""
+def read_settings(
+    arguments: list[str], others: type[Any], *, command: str, description: str
+) -> tuple[Config, Compute, dict[str, Any], Task | None]:
+    """TASK and all flags; then the command's own flags, and the environment of --trust-import."""
     factory, rest = take(arguments, "--trust-import")
     horizon = take(rest, "--horizon")[0] or ""
     given = own_task(factory, int(horizon) if horizon.isdigit() else None)
@@ -64,8 +52,7 @@ def read_settings(arguments: list[str], others: type[Any], *, command: str, desc
     prog = f"quell {command} {'TASK' if task not in arguments and not given else task}"
     defaults = EXAMPLE if prog.endswith("TASK") else "The defaults below are those for this task, method and preset."
     text = f"{description}\n\n{defaults.format(command=command)}"
-    config, compute, own = parse(rest, default, engine, others, prog=prog, description=text)
-    return Asked(config, compute, own, given, given.name if given else "")
+    return *parse(rest, default, engine, others, prog=prog, description=text), given
 
 
 def _take_task(arguments: list[str], command: str) -> tuple[str, list[str]]:

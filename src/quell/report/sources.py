@@ -7,7 +7,7 @@ from typing import Any
 
 from quell.errors import UsageError
 from quell.runs import Run, files
-from quell.runs.record import LARGEST, Record, from_facts, from_folder, is_number, is_record
+from quell.runs.record import LARGEST, Record, from_facts, from_folder, is_record
 
 FOLDERS = "runs"  # the group of run folders
 
@@ -75,6 +75,6 @@ def _measurement(facts: dict[str, Any]) -> dict[str, Any]:
     texts = [facts["task"], facts["at"], facts.get("label", ""), *(row["name"] for row in facts["rows"])]
     counts = [facts.get(name, 0) for name in ("iterations", "pairs_per_iteration")]
     ratios = [value for row in facts["rows"] for value in row["ratio"].values() if value is not None]
-    if not all(isinstance(text, str) for text in texts) or not all(map(is_number, [*counts, *ratios])):
+    if not all(isinstance(text, str) for text in texts) or not all(map(files.is_number, [*counts, *ratios])):
         raise ValueError("it looks like a measurement, but its names or numbers are none")
     return facts

@@ -8,12 +8,11 @@ and falls back to the newest checkpoint that is intact. Nothing is ever unpickle
 is ever deleted.
 """
 
-import hashlib
 import json
-import math
 import re
 import warnings
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +21,13 @@ from numpy.typing import NDArray
 
 from quell.errors import QuellError, UsageError
 from quell.runs import files
-from quell.runs.files import write_atomically as write_atomically
 
 Arrays = dict[str, NDArray[Any]]
+Saved = tuple[Arrays, dict[str, Any]]
+"""What a checkpoint holds: arrays, and facts."""
 ARRAYS, STATE, MANIFEST = "arrays.safetensors", "state.json", "manifest.json"
 SIZES = {ARRAYS: files.HUGE, STATE: files.SMALL, MANIFEST: files.SMALL}
-_NAME = re.compile(r"[0-9]{8,12}")
-_LEFT = re.compile(r"\.([0-9]{8,12})\.(tmp|old)")
+_ENTRY = re.compile(r"([0-9]{8,12})|\.([0-9]{8,12})\.(tmp|old)")
 
 
 class CorruptCheckpoint(QuellError):
@@ -47,7 +46,8 @@ def save(folder: Path, iteration: int, arrays: Arrays, state: dict[str, Any], ke
         ARRAYS: encode({name: np.array(value, order="C") for name, value in arrays.items()}),
         STATE: json.dumps({"schema": files.SCHEMA, **state}, indent=1).encode(),
     }
-    contents[MANIFEST] = json.dumps({name: _digest(data) for name, data in contents.items()}, indent=1).encode()
+    digests = {name: sha256(data).hexdigest() for name, data in contents.items()}
+    contents[MANIFEST] = json.dumps(digests, indent=1).encode()
     try:
         for name, data in contents.items():
             files.write_new(temporary / name, data)
@@ -65,7 +65,7 @@ def save(folder: Path, iteration: int, arrays: Arrays, state: dict[str, Any], ke
     return final
 
 
-def load(path: Path) -> tuple[Arrays, dict[str, Any]]:
+def load(path: Path) -> Saved:
     """Arrays and state of one checkpoint; CorruptCheckpoint if a byte is out of place."""
     from safetensors import SafetensorError
     from safetensors.numpy import load as decode
@@ -76,7 +76,7 @@ def load(path: Path) -> tuple[Arrays, dict[str, Any]]:
         manifest = files.read_json(path / MANIFEST)
         contents = {name: files.read(path / name, SIZES[name]) for name in (ARRAYS, STATE)}
         for name, data in contents.items():
-            if manifest.get(name) != _digest(data):
+            if manifest.get(name) != sha256(data).hexdigest():
                 raise CorruptCheckpoint(f"{path / name} does not match its SHA-256")
         state = files.understood(json.loads(contents[STATE]))
         arrays = decode(contents[ARRAYS])
@@ -91,7 +91,7 @@ def load(path: Path) -> tuple[Arrays, dict[str, Any]]:
     return arrays, state
 
 
-def load_newest(folder: Path, *, at_most: int | None = None) -> tuple[Arrays, dict[str, Any]] | None:
+def load_newest(folder: Path, *, at_most: int | None = None) -> Saved | None:
     """The newest intact checkpoint (of iteration `at_most` or earlier), with a warning of every broken one on the way.
 
     None if there is no checkpoint; a UsageError if there are some and none is intact.
@@ -115,15 +115,8 @@ def load_newest(folder: Path, *, at_most: int | None = None) -> tuple[Arrays, di
 
 def iterations(folder: Path) -> list[int]:
     """Iterations that have a checkpoint, oldest first."""
-    if not files.is_folder(folder):
-        return []
-    found = set()
-    for entry in folder.iterdir():
-        left = _LEFT.fullmatch(entry.name)
-        name = left[1] if left and left[2] == "old" else entry.name
-        if _NAME.fullmatch(name) and files.is_folder(entry) and any((entry / part).exists() for part in SIZES):
-            found.add(int(name))
-    return sorted(found)
+    kept = [(name, entry) for name, left, entry in _entries(folder) if left != "tmp"]
+    return sorted({int(name) for name, entry in kept if any((entry / part).exists() for part in SIZES)})
 
 
 def copy(folder: Path, to: Path, changes: dict[str, Any]) -> None:
@@ -139,9 +132,8 @@ def _complaint(arrays: Arrays, state: Any) -> str | None:
     """What is wrong with contents whose hashes are right: anyone can compute those."""
     if not isinstance(state, dict) or not isinstance(state.get("config", {}), dict):
         return "its state is not a table"
-    numbers = {name: value for name, value in state.items() if name != "config"}
-    for name, value in numbers.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+    for name, value in state.items():
+        if name != "config" and (not files.is_number(value) or value < 0):
             return f"{name} is {value!r:.40}"
     for name, array in arrays.items():
         if array.dtype.kind not in "fiub":
@@ -159,15 +151,19 @@ def _aside(final: Path) -> Path:
     return final.with_name(f".{final.name}.old")
 
 
+def _entries(folder: Path) -> list[tuple[str, str | None, Path]]:
+    """Checkpoints and what a kill left of some: (name, "tmp" or "old" of what was left, path)."""
+    paths = folder.iterdir() if files.is_folder(folder) else ()
+    found = [(match, path) for path in paths if (match := _ENTRY.fullmatch(path.name)) and files.is_folder(path)]
+    return [(match[1] or match[2], match[3], path) for match, path in found]
+
+
 def _clear_leftovers(folder: Path) -> None:
     """What a kill left: unfinished checkpoints, and old ones whose successor never took its place."""
-    for entry in list(folder.iterdir()):
-        left = _LEFT.fullmatch(entry.name)
-        if left is None or not files.is_folder(entry):
-            continue
-        if left[2] == "old" and not (folder / left[1]).exists():
-            entry.rename(folder / left[1])
-        else:
+    for name, left, entry in _entries(folder):
+        if left == "old" and not (folder / name).exists():
+            entry.rename(folder / name)
+        elif left:
             _remove(entry)
 
 
@@ -178,7 +174,3 @@ def _remove(path: Path) -> None:
             (path / name).unlink(missing_ok=True)
         with suppress(OSError):
             path.rmdir()
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()

@@ -67,12 +67,26 @@ def as_facts(line: str) -> dict[str, Any]:
     return facts if isinstance(facts, dict) else {}
 
 
+def is_number(value: Any) -> bool:
+    """Whether a value from JSON is a number that can be computed with."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+
+
 def as_table(line: str) -> dict[str, Any] | None:
     """A line of metrics; None if it is half-written or something else."""
     row = as_facts(line)
     known = isinstance(row.get("iteration"), int | float)
     numbers = known and all(v is None or (isinstance(v, int | float) and abs(v) < 1e308) for v in row.values())
     return row if numbers else None
+
+
+def read_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Lines of metrics with what they hold, up to the first that is half-written or something else."""
+    for line in read_lines(path):
+        row = as_table(line)
+        if row is None:
+            return
+        yield line, row
 
 
 def append_to(path: Path) -> int:

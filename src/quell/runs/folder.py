@@ -12,7 +12,7 @@ import shutil
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +22,14 @@ from quell.runs import checkpoint, files
 from quell.runs.files import write_atomically
 from quell.runs.versions import packages, versions
 
-LEFTOVERS = [
-    f".{name}.tmp" for name in ("config.json", "versions.json", "metrics.jsonl", "metrics.csv", "forked-from.txt")
-]
-FREE_TO_CHANGE = (
-    *("steps", "target", "max_trouble", "eval_every", "eval_episodes", "checkpoint_every", "keep_checkpoints"),
-)
+WRITTEN = ("config.json", "versions.json", "metrics.jsonl", "metrics.csv", "forked-from.txt")
+SAVING = ("eval_every", "eval_episodes", "checkpoint_every", "keep_checkpoints")
+FREE_TO_CHANGE = ("steps", "target", "max_trouble", *SAVING)
 """Settings that a resumed run may change: they do not alter the iterations already made."""
 _COMPONENT = re.compile(r"[^./\0][^/\0]{0,199}")
 
 
-class Run:
+class Run(AbstractContextManager["Run"]):
     """One run folder. Writers hold its lock; readers need none."""
 
     def __init__(self, path: Path) -> None:
@@ -53,10 +50,8 @@ class Run:
                 break
             except FileExistsError:
                 if name is not None:
-                    raise UsageError(
-                        f"run folder {str(path)!r} exists already; "
-                        f"continue it with `quell resume {path}` or choose another `name=...`"
-                    ) from None
+                    advice = f"continue it with `quell resume {path}` or choose another `name=...`"
+                    raise UsageError(f"run folder {str(path)!r} exists already; {advice}") from None
         run = Run(path)
         try:
             run.lock()
@@ -93,17 +88,14 @@ class Run:
         with suppress(OSError):  # whoever is refused learns our number; on a full disk, not
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"{os.getpid()}\n".encode())
-        for name in LEFTOVERS:
+        for name in WRITTEN:  # what a kill left half-written
             with suppress(OSError):
-                (self.path / name).unlink(missing_ok=True)
+                (self.path / f".{name}.tmp").unlink(missing_ok=True)
 
     def close(self) -> None:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
-
-    def __enter__(self) -> "Run":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -119,7 +111,7 @@ class Run:
         write_atomically(self.path / "config.json", json.dumps(facts, indent=1).encode())
 
     def fork(self, config: Config) -> "Run":
-        """A new, locked folder beside this one with its checkpoints and metrics, but another config."""
+        """A new, locked folder beside this one with its checkpoints and metrics, but another config; this is let go."""
         here = self.path.resolve()
         own = here.parent.name == self.config.method and here.parent.parent.name == folder_name(self.config.task)
         copy = Run.create(config, here.parents[2] if own else here.parent)
@@ -127,6 +119,7 @@ class Run:
         with suppress(FileNotFoundError):
             files.write_new(copy.path / "metrics.jsonl", files.read(self.path / "metrics.jsonl", files.LARGE))
         write_atomically(copy.path / "forked-from.txt", f"{self.path.name}\n".encode())
+        self.close()
         return copy
 
     @property
@@ -148,13 +141,10 @@ class Run:
             trained, now = from_dict(state["config"]), self.config
         except KeyError:
             raise UsageError(f"the checkpoint of {str(self.path)!r} does not say what it was trained with") from None
-        differing = [name for name in changed(trained, now) if name not in FREE_TO_CHANGE]
-        if differing:
-            raise UsageError(
-                f"{str(self.path / 'config.json')!r} was edited: {', '.join(differing)} "
-                f"differ{'s' * (len(differing) == 1)} from what the checkpoint was trained with; undo it "
-                "(`quell resume RUN --fork` takes changes as flags)"
-            )
+        if differing := forbidden(trained, now):
+            edited = f"{str(self.path / 'config.json')!r} was edited: {differing}"
+            undo = "undo it (`quell resume RUN --fork` takes changes as flags)"
+            raise UsageError(f"{edited} from what the checkpoint was trained with; {undo}")
         return replace(trained, {name: getattr(now, name) for name in FREE_TO_CHANGE})
 
     def warn_of_versions(self) -> None:
@@ -162,18 +152,19 @@ class Run:
         with suppress(*files.MALFORMED):
             before, now = files.read_json(self.path / "versions.json")["packages"], packages()
             others = [f"{name} {old} (now {now[name]})" for name, old in before.items() if now.get(name, old) != old]
+            text = f"this run was begun with {', '.join(others)}: results may differ in their bits"
             if others:
-                warnings.warn(
-                    f"this run was begun with {', '.join(others)}: results may differ in their bits", stacklevel=3
-                )
+                warnings.warn(text, stacklevel=3)
 
     def metrics(self) -> Iterator[dict[str, Any]]:
         """Rows of metrics.jsonl; a half-written last line is left out."""
-        for line in files.read_lines(self.path / "metrics.jsonl"):
-            row = files.as_table(line)
-            if row is None:
-                return
-            yield row
+        return (row for _, row in files.read_rows(self.path / "metrics.jsonl"))
+
+
+def forbidden(trained: Config, now: Config) -> str:
+    """Which settings differ that a resumed run may not change, in words: "sigma differs"; nothing if none does."""
+    names = [name for name in changed(trained, now) if name not in FREE_TO_CHANGE]
+    return f"{', '.join(names)} differ{'s' * (len(names) == 1)}" if names else ""
 
 
 def folder_name(task: str) -> str:

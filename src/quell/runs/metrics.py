@@ -1,6 +1,7 @@
 """Every metric, defined once; metrics.jsonl, TensorBoard, the docs and the progress display all use these names."""
 
 import errno
+import itertools
 import json
 import math
 import os
@@ -59,8 +60,6 @@ METRICS: dict[str, str] = {
     "cluster/bytes_in": "Bytes of arrays that came back from the workers in this iteration.",
     "trouble/total": "Iterations so far with any of the above.",
 }
-
-
 COLUMNS = ("steps", *(name for name in METRICS if name != "steps"))
 """Of metrics.csv."""
 
@@ -70,12 +69,11 @@ class MetricsWriter:
 
     def __init__(self, folder: Path, *, after: int = 0) -> None:
         """Continue behind iteration `after`: rows of later iterations, from before a kill, are dropped."""
-        kept = _rows_up_to(folder / "metrics.jsonl", after)
-        rows = [files.as_table(line) or {} for line in kept]
-        self._files = [
-            Lines(folder / "metrics.jsonl", kept),
-            Lines(folder / "metrics.csv", [",".join(COLUMNS) + "\n", *map(_as_csv, rows)]),
-        ]
+        found = files.read_rows(folder / "metrics.jsonl")
+        kept = list(itertools.takewhile(lambda pair: pair[1]["iteration"] <= after, found))
+        rows = [row for _, row in kept]
+        table = Lines(folder / "metrics.csv", [",".join(COLUMNS) + "\n", *map(_as_csv, rows)])
+        self._files = [Lines(folder / "metrics.jsonl", [line for line, _ in kept]), table]
         steps = rows[-1].get("steps") or 0 if rows else 0
         behind = int(steps) if 0 < steps < 2**62 else 0
         self._board: Board | None = Board(files.make_folder(folder / "tensorboard"), behind)
@@ -170,13 +168,3 @@ class Board:
 def _as_csv(row: Mapping[str, float | None]) -> str:
     """One line, empty where the row has no such number."""
     return ",".join("" if row.get(name) is None else str(row[name]) for name in COLUMNS) + "\n"
-
-
-def _rows_up_to(path: Path, iteration: int) -> list[str]:
-    kept = []
-    for line in files.read_lines(path):
-        row = files.as_table(line)
-        if row is None or row["iteration"] > iteration:
-            break
-        kept.append(line)
-    return kept

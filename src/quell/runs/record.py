@@ -131,16 +131,11 @@ def _checked(record: Record) -> Record:
     if not {"sampled", "mean_action"} <= record.final.keys() or len(lengths) > 1 or None in record.curve["steps"]:
         raise ValueError("a column of its curve or returns is missing or cut short")
     for name, values in {**returns, **record.curve, "variance": [record.variance]}.items():
-        if not isinstance(values, list) or not all(value is None or is_number(value) for value in values):
+        if not isinstance(values, list) or not all(value is None or files.is_number(value) for value in values):
             raise ValueError(f"{name!r:.40} is no list of finite numbers")
     if None in [value for values in returns.values() for value in values] or not isinstance(record.label, str):
         raise ValueError("a return or the label is missing")
     return record
-
-
-def is_number(value: Any) -> bool:
-    """Whether a value from JSON is a number that can be computed with."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
 
 
 def thin(history: Sequence[Mapping[str, Any]], points: int = POINTS) -> dict[str, list[float | None]]:

@@ -24,21 +24,16 @@ def packages() -> dict[str, str]:
 
 def versions() -> dict[str, Any]:
     """Python, platform, package versions and, in a checkout, the commit."""
-    return {
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "commit": _commit(),
-        "packages": packages(),
-    }
+    machine = {"python": platform.python_version(), "platform": platform.platform()}
+    return {**machine, "commit": _commit(), "packages": packages()}
 
 
 def _commit() -> str | None:
-    here = Path(__file__).parent
-    command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    git = ["git", "-C", str(Path(__file__).parent)]
+    options: dict[str, Any] = {"capture_output": True, "text": True, "check": True}
     try:
-        tracked = subprocess.run(["git", "-C", str(here), "ls-files", "--error-unmatch", __file__], capture_output=True)
-        if tracked.returncode:
-            return None
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        subprocess.run([*git, "ls-files", "--error-unmatch", __file__], **options)  # is quell itself in the checkout?
+        described = subprocess.run([*git, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"], **options)
     except (OSError, subprocess.CalledProcessError):
         return None
+    return str(described.stdout).strip()

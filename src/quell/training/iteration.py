@@ -3,7 +3,6 @@
 import dataclasses
 import math
 import time
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from quell.stats import mean, spread
 from quell.tasks.base import Task
 from quell.training.methods import make_problem, make_task
 from quell.training.state import TrainState
-from quell.types import Array, Batch, Episodes, Rollouts, State
+from quell.types import Array, Batch, Episodes, Rollouts
 from quell.update import Context, is_finite
 
 Row = dict[str, float]
@@ -63,27 +62,19 @@ class Trainer:
     def iterate(self, state: TrainState) -> tuple[TrainState, Row]:
         """One iteration: the next state, and its metrics."""
         config, started = self.config, time.perf_counter()
-        episodes = Episodes.of_pairs(
-            state.iteration,
-            self.pairs(state),
-            record=config.estimator.needs.trajectories,
-            states=config.step.states,
-            shared_reset=config.shared_reset,
-            shared_noise=config.shared_noise,
-        )
+        looks = {"record": config.estimator.needs.trajectories, "states": config.step.states}
+        shared = {"shared_reset": config.shared_reset, "shared_noise": config.shared_noise}
+        episodes = Episodes.of_pairs(state.iteration, self.pairs(state), **looks, **shared)
         rollouts = self.engine.rollout(state.theta, episodes, self._normaliser(state))
         with calm():
             metric = config.step.metric(self.problem.policy, state.step)
-        theta, step, estimator, row = self._update(state, Batch(state.theta, episodes, rollouts, metric))
+        moved, row = self._update(state, Batch(state.theta, episodes, rollouts, metric))
         bad = bool(row["trouble/bad_pairs"] or row["trouble/skipped"])
         troubled = bad or bool(row["trouble/flat"] or row.get("trouble/cv_dropped"))
         elapsed, steps = time.perf_counter() - started, int(rollouts.steps.sum())
         past, fresh = state.episode_length, float(rollouts.steps.mean())
         following = dataclasses.replace(
-            state,
-            theta=theta,
-            step=step,
-            estimator=estimator,
+            moved,
             obs=state.obs.add(rollouts.obs_sums, rollouts.steps),
             iteration=state.iteration + 1,
             steps=state.steps + steps,
@@ -93,62 +84,60 @@ class Trainer:
             episode_length=LENGTH_MEMORY * past + (1 - LENGTH_MEMORY) * fresh if past else fresh,
         )
         row = {
-            "iteration": following.iteration,
-            "steps": following.steps,
-            "seconds": following.seconds,
+            **{name: getattr(following, name) for name in ("iteration", "steps", "seconds")},
             "speed": steps / elapsed,
             **_return_metrics(rollouts),
             "episode_length": fresh,
-            "action_std": float(self.problem.policy.std(theta).mean()),
+            "action_std": float(self.problem.policy.std(following.theta).mean()),
             **row,
             **self.engine.metrics(),
             "trouble/total": following.trouble,
         }
         return following, row
 
-    def _update(self, state: TrainState, batch: Batch) -> tuple[Array, Any, State, Row]:
+    def _update(self, state: TrainState, batch: Batch) -> tuple[TrainState, Row]:
         """The estimator's updates on one batch.
 
         A gradient that is not finite, or that the step's state cannot hold, changes nothing and is counted.
         """
-        theta, step, memory = state.theta, state.step, state.estimator
         returns = batch.rollouts.returns
         good = finite_pairs(returns)
         usable = returns[np.repeat(good, 2)]
-        row: Row = {
-            "trouble/bad_pairs": float((~good).sum()),
-            "trouble/flat": float(len(usable) > 0 and usable.min() == usable.max()),
-            "trouble/skipped": 0.0,
-        }
+        flat = len(usable) > 0 and usable.min() == usable.max()
+        row: Row = {"trouble/bad_pairs": float((~good).sum()), "trouble/flat": float(flat), "trouble/skipped": 0.0}
         states = None if batch.rollouts.states is None else visited(batch.rollouts)
-        context = Context(self.problem.policy, state.steps, self.config.steps, state.theta, states)
-        estimator, norm = self.config.estimator, 0.0
-        for _ in range(estimator.needs.updates):
-            estimated = estimate(estimator, self.problem, batch, memory, total=self.engine.total, theta=theta)
+        before, context = state.theta, Context(self.problem.policy, state.steps, self.config.steps, state.theta, states)
+        norm, engine = 0.0, self.engine
+        for _ in range(self.config.estimator.needs.updates):
+            theta, memory = state.theta, state.estimator
+            estimated = estimate(self.config.estimator, self.problem, batch, memory, total=engine.total, theta=theta)
             norm = float(np.linalg.norm(estimated.gradient.astype(np.float64)))
             with calm():
-                moved, moved_step, facts = self.config.step.step(theta, estimated.gradient, step, context)
+                theta, step, facts = self.config.step.step(theta, estimated.gradient, state.step, context)
             row |= facts
-            sound = np.isfinite(norm) and np.isfinite(moved).all() and is_finite(moved_step)
+            sound = np.isfinite(norm) and np.isfinite(theta).all() and is_finite(step)
             if not good.any() or not sound:
                 row["trouble/skipped"] = 1.0
                 break
-            theta, step, memory = moved, moved_step, estimated.state
+            state = dataclasses.replace(state, theta=theta, step=step, estimator=estimated.state)
             row |= estimated.metrics
         row["gradient/norm"] = norm
-        row["update/ratio"] = float(np.linalg.norm(theta - state.theta) / (np.linalg.norm(state.theta) + 1e-12))
-        return theta, step, memory, row
+        row["update/ratio"] = float(np.linalg.norm(state.theta - before) / (np.linalg.norm(before) + 1e-12))
+        return state, row
 
     def evaluate(self, state: TrainState) -> tuple[TrainState, Row]:
-        """Returns of the unperturbed policy, with sampled and with mean actions."""
-        row, steps, count = {}, 0, self.config.eval_episodes
+        """Returns of the unperturbed policy, with sampled and with mean actions; the state then has the best so far."""
+        row: Row = {}
+        steps, count = 0, self.config.eval_episodes
         for mean_action, name in ((False, "eval/return"), (True, "eval/mean_action")):
             episodes = Episodes.unperturbed(state.iteration, count, Stream.EVALUATE, mean_action=mean_action)
             rollouts = self.engine.rollout(state.theta, episodes, self._normaliser(state))
             row[name], row[f"{name}_std"] = mean(rollouts.returns), spread(rollouts.returns)
             steps += int(rollouts.steps.sum())
-        state = dataclasses.replace(state, eval_steps=state.eval_steps + steps)
-        return state, {**row, "eval/steps": state.eval_steps}
+        state = dataclasses.replace(state, eval_steps=state.eval_steps + steps).judged(row["eval/mean_action"])
+        row |= {"eval/steps": state.eval_steps, "eval/best": state.best.score if state.best else math.nan}
+        target = self.config.target
+        return state, row if target is None else {**row, "eval/reached": float(row["eval/best"] >= target)}
 
     def _normaliser(self, state: TrainState) -> ObsStats | None:
         return state.obs if self.config.normalise_obs else None

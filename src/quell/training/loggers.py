@@ -96,12 +96,14 @@ class Mlflow(Logger):
         self._client.set_terminated(self._id, "FAILED" if error[0] else "FINISHED")
 
 
+Loggers = list[type[Logger]]
 LOGGERS: dict[str, type[Logger]] = {logger.name: logger for logger in (Wandb, Mlflow)}
 
 
-def check(names: Sequence[str]) -> None:
-    """Complain about loggers that there are not, or that are not installed."""
+def find_loggers(names: Sequence[str]) -> Loggers:
+    """Loggers by name; complains about those that there are not, or that are not installed."""
     for name in names:
         if name not in LOGGERS:
             raise UsageError(f"unknown logger {name!r}{did_you_mean(name, LOGGERS)}; there are: {', '.join(LOGGERS)}")
         require(name, f"logging to {name}")
+    return [LOGGERS[name] for name in names]

@@ -1,6 +1,5 @@
 """Training until the budget is spent: evaluation, saving, stopping."""
 
-import math
 import warnings
 from collections.abc import Sequence
 from contextlib import closing
@@ -12,7 +11,7 @@ from quell.runs import Run, checkpoint
 from quell.runs.metrics import MetricsWriter
 from quell.tasks.base import Task
 from quell.training.callbacks import Callback
-from quell.training.iteration import Row, Trainer
+from quell.training.iteration import Trainer
 from quell.training.methods import make_problem, make_task
 from quell.training.state import TrainState
 
@@ -21,18 +20,15 @@ FAILED_SAVES = 3
 
 
 def run_training(
-    config: Config,
-    run: Run,
-    *,
-    compute: Compute,
-    callbacks: Sequence[Callback] = (),
-    resume: bool = False,
-    task: Task | None = None,
+    config: Config, run: Run, *, compute: Compute, callbacks: Sequence[Callback] = (), task: Task | None = None
 ) -> TrainState:
-    """Train until the budget is spent, the target reached, or a callback asks to stop; always leaves a checkpoint."""
+    """Train until the budget is spent, the target reached, or a callback asks to stop; always leaves a checkpoint.
+
+    It begins where the newest checkpoint is, if there is one.
+    """
     task = task or make_task(config)
-    saved = checkpoint.load_newest(run.checkpoints) if resume else None
-    state = TrainState.from_checkpoint(config, make_problem(config, task), *saved) if saved else None
+    saved = checkpoint.load_newest(run.checkpoints)
+    state = TrainState.from_checkpoint(config, make_problem(config, task), saved) if saved else None
     writer = MetricsWriter(run.path, after=state.iteration if state else 0)  # whatever is wrong with it is told first
     with closing(writer), closing(Trainer(config, compute, task)) as trainer:
         if state is None:
@@ -54,7 +50,8 @@ def _loop(
         try:
             state, row = trainer.iterate(state)
             if state.steps >= config.steps or (config.eval_every and state.iteration % config.eval_every == 0):
-                state, row = _evaluate(trainer, state, row)
+                state, evaluation = trainer.evaluate(state)
+                row |= evaluation
             last = state.finished(config)
         except EngineFailure as error:  # the iteration is repeated on resuming, as it would have been
             _save(run, before, config)
@@ -68,8 +65,7 @@ def _loop(
         if state.trouble_in_a_row >= config.max_trouble:
             raise TroubleError(
                 f"stopped: {state.trouble_in_a_row} iterations in a row had a return or gradient that was not finite, "
-                "or too large for the step to square; "
-                f"the last good checkpoint is kept in {run.checkpoints} "
+                f"or too large for the step to square; the last good checkpoint is kept in {run.checkpoints} "
                 "(--max-norm, smaller --lr or --sigma often help)"
             )
         if last or stopping() or state.iteration % config.checkpoint_every == 0:
@@ -83,14 +79,6 @@ def _loop(
                     raise QuellError(f"{text}; the last checkpoint is intact: quell resume {run.path}") from None
                 warnings.warn(text, stacklevel=2)
     return state
-
-
-def _evaluate(trainer: Trainer, state: TrainState, row: Row) -> tuple[TrainState, Row]:
-    """The state with the best policy so far, and the row with the evaluation."""
-    state, evaluation = trainer.evaluate(state)
-    state, target = state.judged(evaluation["eval/mean_action"]), trainer.config.target
-    row = {**row, **evaluation, "eval/best": state.best.score if state.best else math.nan}
-    return state, row if target is None else {**row, "eval/reached": float(row["eval/best"] >= target)}
 
 
 def _save(run: Run, state: TrainState, config: Config) -> None:

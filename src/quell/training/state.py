@@ -12,6 +12,7 @@ from quell.errors import QuellError
 from quell.estimate import Problem
 from quell.policy.network import Policy
 from quell.policy.normalise import ObsStats
+from quell.runs.checkpoint import Saved
 from quell.types import Array, State
 from quell.update import from_arrays, to_arrays
 
@@ -19,11 +20,11 @@ COUNTERS = ("iteration", "steps", "eval_steps", "seconds", "trouble", "trouble_i
 
 
 @dataclass(frozen=True)
-class Best:
-    """The policy with the highest score of all evaluations so far, and when that was."""
+class Learned:
+    """A policy on the way: the newest, or the one with the highest score of all evaluations so far; and when it was."""
 
     score: float
-    """Mean return with mean actions."""
+    """Mean return with mean actions; NaN where nobody asks."""
     theta: Array
     obs: ObsStats
     iteration: int
@@ -47,21 +48,20 @@ class TrainState:
     trouble_in_a_row: int = 0
     episode_length: float = 0.0
     """Running mean of the episodes' lengths; 0 before the first batch."""
-    best: Best | None = None
+    best: Learned | None = None
     """None before the first evaluation."""
 
     def judged(self, score: float) -> "TrainState":
         """With this policy as the best if its score is; the newest of equals."""
         if not np.isfinite(score) or (self.best is not None and score < self.best.score):
             return self
-        return replace(self, best=Best(score, self.theta, self.obs, self.iteration, self.steps))
+        return replace(self, best=Learned(score, self.theta, self.obs, self.iteration, self.steps))
 
     def finished(self, config: Config) -> bool:
         """Whether there is nothing left to do."""
         return finished(config, self.steps, self.best.score if self.best else -math.inf)
 
-    def to_checkpoint(self, config: Config) -> tuple[dict[str, Array], dict[str, Any]]:
-        """(arrays, facts)."""
+    def to_checkpoint(self, config: Config) -> Saved:
         arrays = {
             "theta": self.theta,
             **to_arrays(self.step),
@@ -77,18 +77,17 @@ class TrainState:
         return arrays, {**facts, "config": to_dict(config)}
 
     @staticmethod
-    def from_checkpoint(
-        config: Config, problem: Problem, arrays: dict[str, Array], facts: dict[str, Any]
-    ) -> "TrainState":
-        theta, obs = learned(problem.policy, arrays, facts)
+    def from_checkpoint(config: Config, problem: Problem, saved: Saved) -> "TrainState":
+        newest, best = learned(problem.policy, saved)
+        arrays, facts = saved
         memory = {name.removeprefix("estimator."): a for name, a in arrays.items() if name.startswith("estimator.")}
         fresh = config.estimator.init(problem)
         if {k: v.shape for k, v in fresh.items()} != {k: v.shape for k, v in memory.items()}:
             raise QuellError("the checkpoint's estimator state does not fit this configuration")
-        step = from_arrays(config.step, problem.policy, theta, arrays)
+        step = from_arrays(config.step, problem.policy, newest.theta, arrays)
         _check_facts(facts, COUNTERS)
         counters = {name: facts[name] for name in COUNTERS}
-        return TrainState(theta, step, memory, obs, **counters, best=saved_best(problem.policy, arrays, facts))
+        return TrainState(newest.theta, step, memory, newest.obs, **counters, best=best)
 
 
 def finished(config: Config, steps: int, best: float) -> bool:
@@ -96,18 +95,13 @@ def finished(config: Config, steps: int, best: float) -> bool:
     return steps >= config.steps or (config.target is not None and best >= config.target)
 
 
-def saved_best(policy: Policy, arrays: dict[str, Array], facts: dict[str, Any]) -> Best | None:
-    """The best policy that a checkpoint holds; older ones hold none."""
-    if "best.theta" not in arrays:
-        return None
-    theta, obs = learned(policy, arrays, facts, "best.")
-    return Best(float(arrays["best.score"].sum()), theta, obs, facts["best.iteration"], facts["best.steps"])
+def learned(policy: Policy, saved: Saved) -> tuple[Learned, Learned | None]:
+    """The newest policy in a checkpoint, and the best, which older ones lack; says when they are not such policies."""
+    return _learned(policy, saved, ""), _learned(policy, saved, "best.") if "best.theta" in saved[0] else None
 
 
-def learned(
-    policy: Policy, arrays: dict[str, Array], facts: dict[str, Any], prefix: str = ""
-) -> tuple[Array, ObsStats]:
-    """theta and the observations' statistics in a checkpoint; says when they are not those of such a policy."""
+def _learned(policy: Policy, saved: Saved, prefix: str) -> Learned:
+    arrays, facts = saved
     shapes = {"theta": (policy.dim,), "obs.total": (policy.obs_size,), "obs.squares": (policy.obs_size,)}
     shapes |= {"score": (1,)} if prefix else {}
     for name, shape in shapes.items():
@@ -116,8 +110,9 @@ def learned(
             found = "missing" if array is None else f"{array.dtype} {array.shape}"
             raise QuellError(f"the checkpoint's {prefix}{name} ({found}) does not fit this configuration ({shape})")
     _check_facts(facts, [prefix + name for name in ("iteration", "steps", "obs_count")])
-    stats = facts[f"{prefix}obs_count"], arrays[f"{prefix}obs.total"], arrays[f"{prefix}obs.squares"]
-    return arrays[f"{prefix}theta"], ObsStats(*stats)
+    obs = ObsStats(facts[f"{prefix}obs_count"], arrays[f"{prefix}obs.total"], arrays[f"{prefix}obs.squares"])
+    score = float(arrays[f"{prefix}score"].sum()) if prefix else math.nan
+    return Learned(score, arrays[f"{prefix}theta"], obs, facts[f"{prefix}iteration"], facts[f"{prefix}steps"])
 
 
 def _check_facts(facts: dict[str, Any], names: Sequence[str]) -> None:

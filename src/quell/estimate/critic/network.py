@@ -20,8 +20,7 @@ from quell.keys import Purpose, generator
 from quell.registry import POSITIVE, SIZE
 from quell.types import Array, State, Sums
 
-KEPT = 3  # batches
-ROWS = 4096  # of each
+ROWS = 4096  # of each batch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +35,8 @@ class NetworkCritic:
     """Minibatches after each batch."""
     minibatch: Annotated[int, SIZE] = 256
     """Rows in each."""
+    kept: Annotated[int, SIZE] = 3
+    """Batches that it is trained on, the last ones."""
 
     name: ClassVar[str] = "network"
 
@@ -59,8 +60,8 @@ class NetworkCritic:
             "critic.time": np.zeros(()),  # Adam's steps so far
             "critic.centre": np.zeros(()),
             "critic.spread": np.zeros(()),
-            "critic.seen": np.zeros((KEPT, ROWS, problem.policy.obs_size + 1), np.float32),
-            "critic.target": np.zeros((KEPT, ROWS)),
+            "critic.seen": np.zeros((self.kept, ROWS, problem.policy.obs_size + 1), np.float32),
+            "critic.target": np.zeros((self.kept, ROWS)),
             "critic.batches": np.zeros((), np.int64),
         }
 
@@ -102,7 +103,7 @@ class NetworkCritic:
         rows = np.flatnonzero(sound)[np.arange(ROWS) % int(sound.sum())]
         kept_seen = np.concatenate([seen[rows][None].astype(np.float32), state["critic.seen"][:-1]])
         kept_target = np.concatenate([target[rows][None], state["critic.target"][:-1]])
-        batches = min(int(state["critic.batches"]) + 1, KEPT)
+        batches = min(int(state["critic.batches"]) + 1, self.kept)
         known = kept_target[:batches]
         centre, spread = float(known.mean()), float(known.std()) + 1e-8
         if not np.isfinite(spread):  # targets too large to square: nothing to learn from
