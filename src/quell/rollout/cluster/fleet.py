@@ -130,8 +130,7 @@ class Fleet:
         first: float | None = None
         while not self.ready or (self.ready < self._wanted and time.monotonic() - (first or 0.0) < GATHER):
             self._recruit()
-            for _ in self._listen():
-                pass
+            self._listen()
             self._lose_the_faulty()
             first = first or (time.monotonic() if self.ready else None)
 

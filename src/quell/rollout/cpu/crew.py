@@ -87,9 +87,9 @@ class Crew:
         """Process ids."""
         return [member.process.pid for member in self._members]
 
-    def run(self, jobs: Sequence[Job | None]) -> None:
-        """Have every worker do its job; returns once all are done."""
-        todo = {place: job for place, job in enumerate(jobs) if job is not None}
+    def run(self, jobs: Sequence[Job]) -> None:
+        """Have the first workers do a job each; returns once all are done."""
+        todo = dict(enumerate(jobs))
         for place, job in todo.items():
             if self._members[place].busy:  # with what an earlier call was interrupted in
                 self._replace(place)
