@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quell.keys import Purpose, Stream
+from quell.keys import Stream
 
 Array = NDArray[Any]
 State = dict[str, Array]
@@ -58,13 +58,6 @@ class Episodes:
     def paired(self) -> bool:
         """Whether the members are the two of every pair, or episodes of theta itself."""
         return self.stream.value[2] is not None
-
-    @property
-    def direction_purpose(self) -> Purpose:
-        """The stream that directions are drawn from."""
-        purpose = self.stream.value[2]
-        assert purpose is not None, "these episodes are of theta itself"
-        return purpose
 
 
 @dataclass(frozen=True)

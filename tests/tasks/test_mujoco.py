@@ -155,7 +155,7 @@ def test_unknown_version_is_refused() -> None:
 
 
 def test_missing_control_suite_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("quell.errors.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"dm-hopper-hop.*quell\[dm\]"):
         tasks.get("dm-hopper-hop").simulator(1)
 

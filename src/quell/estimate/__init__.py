@@ -2,9 +2,7 @@
 
 An estimator says what one pair adds, and never loops. What is global (the returns' mean and standard deviation, ranks,
 baselines) is gathered first, by `prepare`; `terms` are additive over pairs; `combine` makes the gradient of their sum.
-Who sums, and how (a loop, threads, shards on many machines, `jax.vmap`), is the engine's business (`reduce`), so
-trajectories stay where they were made and only sums travel.
-
+Who sums, and how, is the engine's business (`reduce`), so trajectories stay where they were made and only sums travel.
 Each estimator is a frozen dataclass in a file of its own that ends in `ESTIMATORS = [...]`.
 """
 
@@ -40,10 +38,8 @@ class Problem:
 
 @dataclass(frozen=True)
 class Rows:
-    """What `prepare` found: arrays with pairs in front, and arrays that all pairs share.
-
-    `pairs["good"]` [N] must be there: the terms of a bad pair are multiplied by 0.
-    """
+    """What `prepare` found: arrays with pairs in front, and arrays that all pairs share. `pairs["good"]` [N] must be
+    there: the terms of a bad pair are multiplied by 0."""
 
     pairs: dict[str, Array]
     shared: dict[str, Any] = field(default_factory=dict)
@@ -80,10 +76,8 @@ class Estimator(Protocol):
         """What is global about a batch, from rewards and lengths alone: trajectories may be elsewhere."""
 
     def terms(self, problem: Problem, pair: Pair, row: dict[str, Any], theta: Any, xp: Any = np) -> dict[str, Any]:
-        """What one pair adds; the gradient is taken at `theta` (batch.theta on the first update).
-
-        `xp` is numpy, or jax.numpy where an engine maps this over pairs.
-        """
+        """What one pair adds; the gradient is taken at `theta` (batch.theta on the first update). `xp` is numpy, or
+        jax.numpy where an engine maps this over pairs."""
 
     def combine(self, problem: Problem, sums: Sums, rows: Rows, state: State) -> Estimate:
         """The gradient from the sums over all pairs, and the next state."""
@@ -133,9 +127,8 @@ def batch_variance(
 ) -> tuple[list[float], State]:
     """V[g] of several estimates, each from the sum and sum of squares of its pairs' parts.
 
-    Only independent pairs tell the variance of their mean by their spread. Where pairs are drawn jointly (orthogonal
-    directions, a Halton sequence) it is half the squared distance to the last batch's estimate: theta moves little in
-    between, and the estimates of two batches are independent.
+    Only independent pairs tell the variance of their mean by their spread. Where they are drawn jointly (orthogonal,
+    Halton) it is half the squared distance to the last batch's estimate: independent, and theta has moved little.
     """
     if problem.directions.independent:
         return [total_variance(total, square, count) for total, square in zip(totals, squares, strict=True)], {}

@@ -51,12 +51,18 @@ class WithCritic:
 
     def advantages(self, xp: Any, pair: Pair, row: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """(A_t [2, t] up to the longest episode's end, what the critic learns from the pair)."""
+        return self.advantages_at(self.gamma, self.trace, xp, pair, row)
+
+    def advantages_at(
+        self, gamma: float, trace: float, xp: Any, pair: Pair, row: dict[str, Any]
+    ) -> tuple[Any, dict[str, Any]]:
+        """`advantages` of any discount and lambda; `row` has the weights of the critic for them."""
         end = min(recorded_length(xp, pair), row["rewards"].shape[-1])
         obs, time = pair.obs[:, :end], row["time"][:end]
         running = xp.arange(end) < xp.asarray(pair.steps)[:, None]
         values = xp.where(running, self.critic.predict(xp, row, obs, time), 0.0)
         rewards = xp.where(running, row["rewards"][:, :end], 0.0)
-        found = generalised_advantages(xp, rewards, values, pair.steps, row["terminated"], self.gamma, self.trace)
+        found = generalised_advantages(xp, rewards, values, pair.steps, row["terminated"], gamma, trace)
         return found, self.critic.terms(xp, row, obs, time, found + values, pair.steps)
 
     def gradients(

@@ -31,6 +31,9 @@ SHORTEST, LONGEST = 1024, 1 << 30  # rows: powers of two in between are compiled
 class ClippedEpochs(WithCritic):
     """The way to where several epochs of clipped updates end."""
 
+    name: ClassVar[str] = "epochs"
+    needs: ClassVar[Needs] = Needs(perturbed=False, trajectories=True)
+    biased: ClassVar[bool] = True  # the way is not the gradient, whatever the advantages are
     lr: Annotated[float, POSITIVE] = 3e-4
     """Adam's learning rate within a batch."""
     epochs: Annotated[int, SIZE] = 10
@@ -43,10 +46,6 @@ class ClippedEpochs(WithCritic):
     """A minibatch's gradient longer than this is shortened to it."""
     kl_stop: Annotated[float, COUNT] = 0.0
     """The batch is left once a minibatch's KL divergence from the policy that played it exceeds this (0: never)."""
-
-    name: ClassVar[str] = "epochs"
-    needs: ClassVar[Needs] = Needs(perturbed=False, trajectories=True)
-    biased: ClassVar[bool] = True  # the way is not the gradient, whatever the advantages are
 
     def init(self, problem: Problem) -> State:
         moments = {f"adam.{name}": np.zeros(problem.policy.dim, np.float32) for name in ("mean", "square")}

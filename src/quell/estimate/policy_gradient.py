@@ -92,18 +92,14 @@ def padded_length(steps: int, horizon: int, least: int = 64) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyGradient:
-    """Vanilla PG at theta from 2N full episodes, one update per batch.
+    """Vanilla PG at theta from 2N full episodes, one update per batch; rewards in units of the returns' spread."""
 
-    Rewards are divided by the standard deviation of the batch's returns, as the other methods' are.
-    """
-
+    name: ClassVar[str] = "policy-gradient"
+    needs: ClassVar[Needs] = Needs(perturbed=False, trajectories=True)
     gamma: Annotated[float, DISCOUNT] = 0.99
     """Discount of the reward-to-go."""
     baseline: Baseline = "none"
     """Baseline of the reward-to-go: none, or the mean over the other members at the same step."""
-
-    name: ClassVar[str] = "policy-gradient"
-    needs: ClassVar[Needs] = Needs(perturbed=False, trajectories=True)
 
     def init(self, problem: Problem) -> State:
         return {}

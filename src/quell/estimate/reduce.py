@@ -41,10 +41,7 @@ def shards(leaves: int, workers: int) -> list[range]:
 
 
 class Tree:
-    """Sums of some of the tree's leaves, merged as far as complete subtrees allow.
-
-    A range of leaves is held as at most 2 log2(leaves) nodes, and all of them as one: the total.
-    """
+    """Sums of leaves, merged as far as whole subtrees go: a range into 2 log2(leaves) nodes at most, all into one."""
 
     def __init__(self, leaves: int) -> None:
         self.leaves = leaves
@@ -81,7 +78,8 @@ def pair_of(problem: Problem, episodes: Episodes, rollouts: Rollouts, pair: int)
 
 def directions_of(problem: Problem, episodes: Episodes, pair: int) -> tuple[Array, Array]:
     """(eps_plus, eps_minus) of a pair of a batch."""
-    purpose = episodes.direction_purpose
+    purpose = episodes.stream.value[2]
+    assert purpose is not None, "these episodes are of theta itself"
     draw = Draw(problem.seed, episodes.iteration, episodes.pairs, problem.policy.dim, purpose, episodes.block)
     return draw_pair(problem.directions, draw, pair)
 
@@ -96,10 +94,8 @@ def sum_by_loop(
     leaves: range | None = None,
     mapper: Mapper = map,
 ) -> dict[Node, Sums]:
-    """Sums of the pairs of some blocks (all of them by default), one pair after the other, in float64.
-
-    They are merged as far as whole subtrees go: for all blocks, into one node. `rows` are those of these pairs.
-    """
+    """Sums of the pairs of some blocks (all of them by default), one pair after the other, in float64. They are merged
+    as far as whole subtrees go: for all blocks, into one node. `rows` are those of these pairs."""
     cut = blocks(batch.pairs)
     leaves = range(len(cut)) if leaves is None else leaves
     first = cut[leaves[0]].start
@@ -180,14 +176,11 @@ def _single(values: Any) -> Any:
 def calm() -> Iterator[None]:
     """Around an estimator's arithmetic: no warnings, and matrix products on one thread (for the whole process).
 
-    Overflow in a wild member is found by looking at the result, so it need not also warn. OpenBLAS's own threads would
-    spin for a tenth of a second after a product, on the cores that the next iteration's episodes need, and a sum split
-    over them depends on how many there are.
+    Overflow in a wild member is found by looking at the result. OpenBLAS's own threads would spin for a tenth of a
+    second after a product, on cores that the next episodes need, and a sum split over them depends on their number.
     """
-    with np.errstate(all="ignore"), _blas().limit(limits=1, user_api="blas"):
+    with np.errstate(all="ignore"), _controller().limit(limits=1, user_api="blas"):
         yield
 
 
-@functools.cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController()
+_controller = functools.cache(ThreadpoolController)

@@ -13,10 +13,8 @@ Shaping = Literal["normalise", "ranks", "none"]
 
 
 def reward_to_go(rewards: Array, gammas: Sequence[float]) -> Array:
-    """G_t = sum_{t' >= t} gamma^{t'-t} r_{t'} for rewards [n, t] and each gamma: [k, n, t] float64.
-
-    The paper's eq. (5) prints the sum without gamma^{t'-t}; then the control variate does not have mean zero.
-    """
+    """G_t = sum_{t' >= t} gamma^{t'-t} r_{t'} for rewards [n, t] and each gamma: [k, n, t] float64. The paper's eq. (5)
+    prints the sum without gamma^{t'-t}; then the control variate does not have mean zero."""
     gamma = np.asarray(gammas, np.float64)[:, None]
     by_time = np.ascontiguousarray(rewards.T, np.float64)
     togo = np.empty((len(by_time), len(gamma), len(rewards)))
@@ -63,8 +61,7 @@ def mean_of_others(values: Array, running: Array, *, whole_pairs: bool = False) 
 
 
 def less_other_pairs(values: Array, good: int) -> Array:
-    """Values [..., 2N] less the mean over the other good pairs, whose members alone are not 0; as they are if there is
-    none."""
+    """Values [..., 2N] less the mean over the other good pairs (members of bad ones are 0); as they are if alone."""
     if good < 2:
         return values
     by_pair = values.reshape(*values.shape[:-1], -1, 2)
@@ -86,8 +83,7 @@ def shaped_fitness(returns: Array, how: Shaping) -> Fitness:
     """Shape the returns of the good pairs and centre each pair on the mean of the others.
 
     The centre cancels in a symmetric pair. In a GCMC pair it does not, and the mean of the *other* pairs, which is
-    independent of this one, removes the returns' common part without bias. A single pair has no others: its returns
-    stay uncentred, as its own mean would bias it.
+    independent of this one, removes the returns' common part without bias. A single pair's own mean would bias it.
     """
     good = finite_pairs(returns)
     members = np.repeat(good, 2)

@@ -2,8 +2,7 @@
 
     g = 1/N sum_i X_i,    X_i = (J_i+ eps_i+  +  J_i- eps_i-) / (2 sigma)
 
-which is (J+ - J-) / (2 sigma) * eps for a symmetric pair. With directions of the right kind this is also ORTHO, GCMC
-and QMC, and with a deterministic policy it is Det.
+which is (J+ - J-) / (2 sigma) * eps for a symmetric pair. Directions make it ORTHO, GCMC or QMC, and a policy Det.
 """
 
 from dataclasses import dataclass
@@ -21,11 +20,10 @@ from quell.types import Batch, Pair, State, Sums
 class Score:
     """The plain ES estimator."""
 
-    shaping: Shaping = "normalise"
-    """What is done to the returns of a batch: (J - mean)/std, centred ranks, or nothing."""
-
     name: ClassVar[str] = "score"
     needs: ClassVar[Needs] = Needs(perturbed=True, trajectories=False)
+    shaping: Shaping = "normalise"
+    """What is done to the returns of a batch: (J - mean)/std, centred ranks, or nothing."""
 
     def init(self, problem: Problem) -> State:
         return fresh_variance(problem, 1)

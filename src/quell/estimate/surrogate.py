@@ -28,6 +28,7 @@ from quell.types import Batch, Pair, State, Sums
 class Surrogate:
     """What PPO and TRPO share: the gradient of a surrogate on 2N full episodes."""
 
+    name: ClassVar[str]
     gamma: Annotated[float, DISCOUNT] = 0.99
     """Discount of the reward-to-go."""
     baseline: Baseline = "none"
@@ -36,8 +37,6 @@ class Surrogate:
     """Gradient steps per batch (+M means 10)."""
     normalise_advantages: bool = False
     """Subtract the advantages' mean (+A); they are divided by their standard deviation in any case."""
-
-    name: ClassVar[str]
 
     @property
     def needs(self) -> Needs:
@@ -79,10 +78,9 @@ class Surrogate:
 class Ppo(Surrogate):
     """The clipped surrogate."""
 
+    name: ClassVar[str] = "ppo"
     clip: Annotated[float, POSITIVE] = 0.2
     """Clipping range of the probability ratio."""
-
-    name: ClassVar[str] = "ppo"
 
     def gain(self, xp: Any, ratio: Any, advantage: Any, divergence: Any) -> Any:
         return xp.minimum(ratio * advantage, xp.clip(ratio, 1 - self.clip, 1 + self.clip) * advantage)
@@ -92,10 +90,9 @@ class Ppo(Surrogate):
 class Trpo(Surrogate):
     """The surrogate less a penalty on the KL divergence."""
 
+    name: ClassVar[str] = "trpo"
     kl_penalty: Annotated[float, COUNT] = 0.1
     """Weight of the KL divergence; 0.1 or 1.0 in the paper."""
-
-    name: ClassVar[str] = "trpo"
 
     def gain(self, xp: Any, ratio: Any, advantage: Any, divergence: Any) -> Any:
         return ratio * advantage - self.kl_penalty * divergence

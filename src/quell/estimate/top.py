@@ -22,12 +22,11 @@ from quell.types import Array, Batch, State
 class TopDirections(Score):
     """ES on the best pairs of a batch."""
 
+    name: ClassVar[str] = "top"
     top: Annotated[float, Range(above=0, high=1)] = 0.5
     """Share of the pairs that are used, the best; 1 is plain ES."""
     per_step: float = 0.0
     """Added to every step's reward while training, such as -1 where each step survived is paid 1."""
-
-    name: ClassVar[str] = "top"
 
     @property
     def biased(self) -> bool:

@@ -34,10 +34,7 @@ class Draw:
 
 @dataclass(frozen=True, kw_only=True)
 class Directions:
-    """How the pairs of an iteration are drawn.
-
-    Every kind has standard normal marginals, E[eps eps'] = I, unless it says otherwise.
-    """
+    """How the pairs of an iteration are drawn: E[eps eps'] = I, standard normal marginals, unless a kind differs."""
 
     sigma: Annotated[float, POSITIVE] = 0.02
     """Standard deviation of the parameter perturbation."""

@@ -26,10 +26,8 @@ class Gcmc(Gaussian):
 
 
 def coupled_length_ratio(eps: Array) -> float:
-    """|eps_minus| / |eps_plus|.
-
-    With incomplete gamma functions P, Q: F(l) = P(d/2, l^2/2), so the partner solves P(d/2, l'^2/2) = Q(d/2, l^2/2).
-    """
+    """|eps_minus| / |eps_plus|. With incomplete gamma functions P, Q: F(l) = P(d/2, l^2/2), so the partner solves
+    P(d/2, l'^2/2) = Q(d/2, l^2/2)."""
     from scipy.special import gammaincc, gammaincinv
 
     half, square = eps.size / 2, float(np.square(eps, dtype=np.float64).sum())

@@ -21,11 +21,10 @@ from quell.types import Array
 class Qmc(Directions):
     """Directions from the Halton sequence."""
 
-    shift: bool = False
-    """Shift the points at random every iteration, which makes QMC unbiased."""
-
     name: ClassVar[str] = "qmc"
     independent: ClassVar[bool] = False
+    shift: bool = False
+    """Shift the points at random every iteration, which makes QMC unbiased."""
 
     def plus(self, draw: Draw, pair: int) -> Array:
         from scipy.special import ndtri

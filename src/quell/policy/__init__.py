@@ -23,16 +23,15 @@ MOST_LAYERS = 100
 class NetworkSettings:
     """What every policy's network has."""
 
+    name: ClassVar[str]
+    discrete: ClassVar[bool] = False
+    stochastic: ClassVar[bool] = True
     hidden: tuple[int, ...] = (32, 32)
     """Sizes of the hidden layers, or linear: none."""
     activation: Activation = "relu"
     """Between the layers."""
     output_scale: Annotated[float, COUNT] = 1.0
     """Factor on the last layer's initial weights."""
-
-    name: ClassVar[str]
-    discrete: ClassVar[bool] = False
-    stochastic: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.hidden == "linear":  # type: ignore[comparison-overlap]
@@ -52,6 +51,7 @@ class NetworkSettings:
 class GaussianPolicy(NetworkSettings):
     """a ~ N(mu(s), diag(std^2)), std independent of the state."""
 
+    name: ClassVar[str] = "gaussian"
     init_std: Annotated[float, POSITIVE] = 1.0
     """Initial standard deviation of the actions."""
     learn_std: bool = True
@@ -59,18 +59,15 @@ class GaussianPolicy(NetworkSettings):
     actions: Bounding = "as-is"
     """On the way to the environment: as-is, clip (cut at its bounds), or scale (-1 to 1 becomes its whole range)."""
 
-    name: ClassVar[str] = "gaussian"
-
 
 @dataclass(frozen=True, kw_only=True)
 class DeterministicPolicy(NetworkSettings):
     """a = mu(s)."""
 
-    actions: Bounding = "as-is"
-    """On the way to the environment: as-is, clip (cut at its bounds), or scale (-1 to 1 becomes its whole range)."""
-
     name: ClassVar[str] = "deterministic"
     stochastic: ClassVar[bool] = False
+    actions: Bounding = "as-is"
+    """On the way to the environment: as-is, clip (cut at its bounds), or scale (-1 to 1 becomes its whole range)."""
 
 
 @dataclass(frozen=True, kw_only=True)

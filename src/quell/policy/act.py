@@ -19,27 +19,12 @@ def actor(policy: Policy, thetas: Array, *, mean_action: bool = False) -> Act:
     samples the softmax when the noise is Gumbel. `mean_action` drops the noise. A member's action does not depend on
     who else is in the batch, to the last bit: each row has its own vector-matrix product.
     """
-    parts = {name: np.ascontiguousarray(part) for name, part in policy.unflatten(thetas).items()}
-    if policy.own:
-        return _of_own(policy, thetas, mean_action)
-    weights = [(parts[f"w{i}"], parts[f"b{i}"]) for i in range(len(policy.layers))]
-    *inner, (last_w, last_b) = weights
-    relu = policy.activation == "relu"
-    std = policy.std(thetas)
+    outputs = (_member_by_member if policy.own else _side_by_side)(policy, thetas)
+    std, categorical = policy.std(thetas), policy.kind == "categorical"
     noisy = policy.stochastic and not mean_action
-    categorical = policy.kind == "categorical"
 
     def act(obs: Array, noise: Array) -> Array:
-        h = obs
-        for w, b in inner:
-            h = np.vecmat(h, w)
-            h += b
-            if relu:
-                np.maximum(h, 0, out=h)
-            else:
-                np.tanh(h, out=h)
-        out: Array = np.vecmat(h, last_w)
-        out += last_b
+        out = outputs(obs)
         if noisy:
             out += noise if categorical else std * noise
         return out.argmax(axis=1)[:, None].astype(np.float32) if categorical else out
@@ -47,26 +32,36 @@ def actor(policy: Policy, thetas: Array, *, mean_action: bool = False) -> Act:
     return act
 
 
-def _of_own(policy: Policy, thetas: Array, mean_action: bool) -> Act:
-    """`actor` of a network of one's own: member by member."""
-    members, std = [policy.unflatten(theta) for theta in thetas], policy.std(thetas)
+def _side_by_side(policy: Policy, thetas: Array) -> Callable[[Array], Array]:
+    """Outputs of all members' networks."""
+    parts = {name: np.ascontiguousarray(part) for name, part in policy.unflatten(thetas).items()}
+    weights = [(parts[f"w{i}"], parts[f"b{i}"]) for i in range(len(policy.layers))]
+    relu, last = policy.activation == "relu", weights[-1][0]
 
-    def act(obs: Array, noise: Array) -> Array:
+    def outputs(h: Array) -> Array:
+        for w, b in weights:
+            h = np.vecmat(h, w)
+            h += b
+            if w is not last:
+                h = np.maximum(h, 0, out=h) if relu else np.tanh(h, out=h)
+        return h
+
+    return outputs
+
+
+def _member_by_member(policy: Policy, thetas: Array) -> Callable[[Array], Array]:
+    """The same of networks of one's own."""
+    members = [policy.unflatten(theta) for theta in thetas]
+
+    def outputs(obs: Array) -> Array:
         rows = [policy.output(np, parts, row[None])[0] for parts, row in zip(members, obs, strict=True)]
-        out = np.asarray(rows, np.float32)
-        categorical = policy.kind == "categorical"
-        if policy.stochastic and not mean_action:
-            out += noise if categorical else std * noise
-        return out.argmax(axis=1)[:, None].astype(np.float32) if categorical else out
+        return np.asarray(rows, np.float32)
 
-    return act
+    return outputs
 
 
 def to_environment(policy: Policy, bounds: tuple[Array, Array] | None) -> Callable[[Array], Array] | None:
-    """What turns drawn actions into the environment's, or None to pass them on.
-
-    clip: cut at the bounds. scale: cut at -1 and 1, then stretch that to the bounds.
-    """
+    """None (as-is), or what cuts actions at the bounds (clip), or at -1 and 1, stretched to the bounds (scale)."""
     if policy.actions == "as-is" or policy.kind == "categorical":
         return None
     if bounds is None or (policy.actions == "scale" and not np.isfinite(bounds).all()):

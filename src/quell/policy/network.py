@@ -1,7 +1,4 @@
-"""A policy is an MLP over one flat parameter vector theta; its layout is defined here once.
-
-`act` reads it in NumPy, to play episodes, and `likelihood` in JAX, to differentiate.
-"""
+"""A policy is an MLP over one flat parameter vector theta; its layout is defined here once."""
 
 import functools
 import itertools

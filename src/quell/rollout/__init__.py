@@ -1,9 +1,4 @@
-"""Engines: things that run episodes and sum what an estimator makes of them.
-
-simulate   episodes of several members in lockstep, in one process
-cpu        processes on this machine
-cluster    Ray
-"""
+"""Engines: things that run episodes and sum what an estimator makes of them."""
 
 import os
 from typing import Any, Protocol, Self

@@ -1,8 +1,4 @@
-"""The tasks quell knows, by name.
-
-A task is one small file in this package or a folder of it that ends in `TASKS = [...]`; files are found by looking, so
-adding one is all it takes.
-"""
+"""The tasks quell knows, by name: those of every `TASKS = [...]` in the files of this package and its folders."""
 
 import functools
 import importlib
@@ -36,10 +32,8 @@ def names() -> list[str]:
 
 
 def get(name: str, **settings: Any) -> Task:
-    """The task called `name` with its settings, e.g. `get("lqr", horizon=302, noise=0.5)`.
-
-    `gym:ID` and `envpool:ID` name any environment those libraries know; settings other than horizon go to it.
-    """
+    """The task called `name` with its settings, e.g. `get("lqr", horizon=302, noise=0.5)`. `gym:ID` and `envpool:ID`
+    name any environment those libraries know; settings other than horizon go to it."""
     if "horizon" in settings:
         settings["horizon"] = whole("horizon", settings["horizon"], least=1)
     for prefix, module in FOREIGN.items():

@@ -61,7 +61,7 @@ class ArraySimulator:
     """Steps any number of episodes of an ArrayTask at once."""
 
     def __init__(self, task: ArrayTask) -> None:
-        self.task = task
+        self.task, self.steps_per_second = task, task.steps_per_second
         self.bounds: tuple[Array, Array] | None = None
         if task.action_limit is not None:
             highest = np.full(task.action_size, task.action_limit, np.float32)
@@ -76,10 +76,6 @@ class ArraySimulator:
     def step(self, actions: Array, active: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
         self.state, observation, reward = self.task.step(np, self.state, actions.astype(np.float64))
         return observation, reward, self._never
-
-    @property
-    def steps_per_second(self) -> float:
-        return self.task.steps_per_second
 
     def picture(self, width: int, height: int) -> NDArray[np.uint8]:
         """What the first member looks like now."""

@@ -22,28 +22,21 @@ class Simulator(Protocol):
     """`m` episodes of one task advancing together; member i's randomness comes from its own generator.
 
     It may also have `bounds` (lowest, highest action), `picture(width, height)` with `steps_per_second`, for films, and
-    `truncated` [k]: members whose environment, somebody else's, ended the episode on its own without a terminal state.
-    They need no further steps.
+    `truncated` [k]: members whose environment, somebody else's, ended the episode short of a terminal state, for good.
     """
 
     def reset(self, generators: Sequence[np.random.Generator]) -> Array:
         """Start len(generators) <= m new episodes; returns observations [k, obs_size] (float64)."""
 
     def step(self, actions: Array, active: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
-        """Advance the active members; returns (observations [k, obs_size], rewards [k], terminated [k]).
-
-        Rows of inactive members are undefined. Truncation at the horizon is the caller's business.
-        The returned arrays may be reused by the next call.
-        """
+        """Advance the active members; returns (observations [k, obs_size], rewards [k], terminated [k]). Rows of the
+        others are undefined, arrays may be reused by the next call, and the horizon is the caller's business."""
 
 
 @runtime_checkable
 class PaysLater(Simulator, Protocol):
-    """A simulator that gives rewards of many steps at once.
-
-    Nobody needs a reward before the episode is over, and for a few members an array operation takes as long on one
-    step as on fifty.
-    """
+    """A simulator that gives rewards of many steps at once. Nobody needs a reward before the episode is over, and for a
+    few members an array operation takes as long on one step as on fifty."""
 
     def advance(self, actions: Array, active: NDArray[np.bool_]) -> tuple[Array, Array]:
         """`step` without rewards: (observations, terminated); `actions` must keep its values until these are paid."""
@@ -188,7 +181,7 @@ def within(xp: Any, value: Any, low: Any, high: Any) -> Any:
     return xp.minimum(xp.maximum(value, low), high)
 
 
-def folder_of(package: str) -> Path | None:
-    """The folder of a package, found without importing it; None if it is not installed."""
-    spec = importlib.util.find_spec(package)
-    return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
+def folder_of(package: str) -> Path:
+    """The folder of an installed package, found without importing it."""
+    spec: Any = importlib.util.find_spec(package)
+    return Path(spec.submodule_search_locations[0])

@@ -44,7 +44,9 @@ class Lqr(ArrayTask):
         x, noise, time = state["x"], state["noise"], state["time"]
         control = within(xp, action, -LIMIT, LIMIT)
         reward = -(xp.square(x).sum(axis=1) / 1000 + xp.square(control).sum(axis=1))  # Q = I/1000, R = I
-        following = within(xp, _rows_times(x, A) + control + noise[:, time], -LIMIT, LIMIT)  # B = I
+        # A x + B u, B = I, in an order of additions that does not depend on how many members there are
+        drift = x[:, :1] * A[:, 0] + x[:, 1:2] * A[:, 1] + x[:, 2:] * A[:, 2]
+        following = within(xp, drift + control + noise[:, time], -LIMIT, LIMIT)
         return {"x": following, "noise": noise, "time": time + 1}, following, reward
 
     def scene(self, state: State) -> list[Shape]:
@@ -66,11 +68,6 @@ class Lqr302(Lqr):
     horizon: int = 302
     name = "lqr-302"
     summary = "unstable linear system, quadratic cost, 302 steps"
-
-
-def _rows_times(rows: Array, matrix: Array) -> Array:
-    """rows @ matrix.T for a 3x3 matrix, in an order of additions that does not depend on how many rows there are."""
-    return rows[:, :1] * matrix[:, 0] + rows[:, 1:2] * matrix[:, 1] + rows[:, 2:] * matrix[:, 2]
 
 
 def riccati_gains(horizon: int) -> Array:

@@ -92,18 +92,12 @@ def step_in_sync(model: Any, data: Any, count: int) -> None:
 
 
 def step_in_sync_sensing_once(model: Any, data: Any, count: int) -> None:
-    """`step_in_sync` of two steps or more, to the same result, for sensors that outweigh the physics.
-
-    Forces belong to the last substep, positions and velocities to the state after it.
-    """
+    """`step_in_sync` of two steps or more, to the same result, for sensors that outweigh the physics."""
     flags = model.opt.disableflags
     model.opt.disableflags = flags | NO_SENSORS
-    mujoco.mj_step2(model, data)
-    mujoco.mj_step(model, data, count - 2)
-    mujoco.mj_step1(model, data)
+    step_in_sync(model, data, count - 1)
     model.opt.disableflags = flags
-    mujoco.mj_step2(model, data)
-    mujoco.mj_step1(model, data)
+    step_in_sync(model, data, 1)
 
 
 def raise_until_free(model: Any, data: Any, climb: float) -> None:
@@ -136,6 +130,7 @@ class MujocoSimulator:
         self._views = {field: [getattr(data, field).reshape(-1) for data in self.data] for field in task.fields}
         self._count = 0
         self._renderer: Any = None
+        self.steps_per_second = 1 / (first.opt.timestep * task.frame_skip)
 
     def reset(self, generators: Sequence[np.random.Generator]) -> Array:
         if len(generators) != self._count:
@@ -210,11 +205,6 @@ class MujocoSimulator:
         limited = model.actuator_ctrllimited.astype(bool)
         low, high = model.actuator_ctrlrange.astype(np.float32).T
         return np.where(limited, low, -np.inf), np.where(limited, high, np.inf)
-
-    @property
-    def steps_per_second(self) -> float:
-        """Environment steps in a second of simulated time."""
-        return 1 / (self.models[0].opt.timestep * self.task.frame_skip)
 
     def picture(self, width: int, height: int) -> NDArray[np.uint8]:
         """What the first member looks like now, seen by a camera that follows it."""

@@ -52,15 +52,14 @@ class FirstOrder(Step):
 class Adam(FirstOrder):
     """Every coordinate in units of the root of its running second moment."""
 
+    name: ClassVar[str] = "adam"
+    rule: ClassVar[str] = "scale_by_adam"
     b1: Annotated[float, DECAY] = 0.9
     """Decay of the running mean."""
     b2: Annotated[float, DECAY] = 0.999
     """Decay of the running second moment."""
     eps: Annotated[float, POSITIVE] = 1e-8
     """Added to the root of the second moment."""
-
-    name: ClassVar[str] = "adam"
-    rule: ClassVar[str] = "scale_by_adam"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,48 +74,43 @@ class Sgd(FirstOrder):
 class Momentum(FirstOrder):
     """A decaying sum of gradients."""
 
-    decay: Annotated[float, DECAY] = 0.9
-    """How much of the past survives a step."""
-
     name: ClassVar[str] = "momentum"
     rule: ClassVar[str] = "trace"
+    decay: Annotated[float, DECAY] = 0.9
+    """How much of the past survives a step."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RmsProp(FirstOrder):
     """The gradient in units of the root of its running second moment."""
 
+    name: ClassVar[str] = "rmsprop"
+    rule: ClassVar[str] = "scale_by_rms"
     decay: Annotated[float, DECAY] = 0.9
     """Decay of the running second moment."""
     eps: Annotated[float, POSITIVE] = 1e-8
     """Added under the root."""
-
-    name: ClassVar[str] = "rmsprop"
-    rule: ClassVar[str] = "scale_by_rms"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sign(FirstOrder):
     """The gradient's sign: the same distance in every coordinate."""
 
+    name: ClassVar[str] = "sign"
+    rule: ClassVar[str] = "scale_by_sign"
+
     def check(self) -> None:
         if self.max_norm:
             raise UsageError("step.max_norm is not read with step sign: it does not feel how long a gradient is")
 
-    name: ClassVar[str] = "sign"
-    rule: ClassVar[str] = "scale_by_sign"
-
 
 @dataclass(frozen=True)
 class OwnOptax(Step):
-    """An optax.GradientTransformation of the user's, as `quell.train(..., step=optax.adam(0.01))` takes it.
-
-    optax's optimisers descend: they are given the gradient's negative.
-    """
-
-    given: Any = field(metadata=NO_SETTING)
+    """An optax.GradientTransformation of the user's, as `quell.train(..., step=optax.adam(0.01))` takes it. optax's
+    optimisers descend: they are given the gradient's negative."""
 
     name: ClassVar[str] = "optax"
+    given: Any = field(metadata=NO_SETTING)
 
     def transform(self) -> Any:
         return self.given

@@ -31,6 +31,8 @@ TRIES = 12
 class Natural:
     """A step of a given KL divergence along the natural gradient."""
 
+    name: ClassVar[str] = "natural"
+    states: ClassVar[int] = 256
     kl: Annotated[float, POSITIVE] = 0.03
     """KL divergence of a step."""
     schedule: Schedule = "constant"
@@ -39,9 +41,6 @@ class Natural:
     """Added to every eigenvalue of the Fisher matrix."""
     decay: Annotated[float, SHARE] = 0.9
     """How much of the past batches' Fisher matrix survives a batch."""
-
-    name: ClassVar[str] = "natural"
-    states: ClassVar[int] = 256
 
     def init(self, policy: Policy, theta: Array) -> dict[str, Array]:
         nobody = np.zeros((0, policy.obs_size), np.float32)

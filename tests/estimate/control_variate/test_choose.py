@@ -17,7 +17,6 @@ from quell.estimate.control_variate import ControlVariate
 from quell.estimate.control_variate.choose import (
     VARIANTS,
     ChosenCoefficients,
-    InParameters,
     InPolicy,
     least_squares,
     second_moment,
@@ -105,7 +104,7 @@ def test_the_right_granularity_is_found() -> None:
     """Coefficients that differ between coordinates want the coordinate; equal ones a pooled estimate."""
     rng, dim = np.random.default_rng(2), 300
     space = Space(dim, (slice(0, dim),), 1)
-    names = InParameters.names(space)
+    names = ["plain", *(per for per, _ in VARIANTS)]
     for spread, wanted in ((1.0, "coordinate"), (0.0, "scalar")):
         state = PARAMETERS.init(space)
         slope = 1 + spread * rng.standard_normal(dim)
@@ -114,8 +113,8 @@ def test_the_right_granularity_is_found() -> None:
             columns = np.stack([slope * y + rng.standard_normal(y.shape), y])
             state, _ = PARAMETERS.update(space, state, of_columns(columns), READY)
         best = names[int(state["scores"][:, 0].argmin())]
-        assert best.split()[1] == wanted or (wanted == "scalar" and best.split()[1] == "layer")
-    assert len(names) == 1 + len(VARIANTS)
+        assert best == wanted or (wanted == "scalar" and best == "layer")
+        assert len(state["scores"]) == len(names)
 
 
 def test_a_column_that_is_not_ready_teaches_nothing() -> None:
@@ -172,8 +171,8 @@ class TestPolicyMetric:
             moved = split_by_layer(np, space, np.stack([x, y])) @ change.T
             seen.append(moved)
             state, _ = rule.update(space, state, Products(np.zeros((2, 2, 4)), moved @ moved.T, 1.0), READY)
-        beta, used = InPolicy.best(space, state)
-        assert InPolicy.names(space)[used[0]] == "0 layer"
+        beta, used = InPolicy(space).best(state)
+        assert ["plain", "scalar", "layer"][used[0]] == "layer"
         assert (rule.coefficients(space, state)[0] == beta).all()
         parts = np.array(seen)  # [pairs, x0 x1 y0 y1, 3]
         target = -(parts[:, 0] + parts[:, 1]).ravel()

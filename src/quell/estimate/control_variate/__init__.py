@@ -33,6 +33,8 @@ from quell.types import Batch, Pair, State, Sums
 class ControlVariate:
     """ES with structured control variates, on top of any kind of directions."""
 
+    name: ClassVar[str] = "control-variate"
+    needs: ClassVar[Needs] = Needs(perturbed=True, trajectories=True)
     shaping: Shaping = "normalise"
     """What is done to the returns of a batch: (J - mean)/std, centred ranks, or nothing."""
     baseline: Literal["none", "leave-one-out", "linear", "network"] = "none"
@@ -47,9 +49,6 @@ class ControlVariate:
     coefficients: Coefficients = field(default_factory=SgdCoefficients)
     """How the coefficients eta come about: fixed, sgd (the paper), moments (closed form from past batches), or choose
     (several columns, by the variance each choice would have had so far, plain ES among them)."""
-
-    name: ClassVar[str] = "control-variate"
-    needs: ClassVar[Needs] = Needs(perturbed=True, trajectories=True)
 
     def check(self) -> None:
         kinds = [*self._baseline_kind(), *self.values]
@@ -71,8 +70,7 @@ class ControlVariate:
         return [ValueFunction(kind, size, decay=self.value_decay) for kind in kinds]
 
     def space(self, problem: Problem) -> Space:
-        """What coefficients are for. Worth trying together: the first discount alone, each value function added to it,
-        all discounts, and everything."""
+        """Worth trying together: the first discount alone, each value function added to it, all discounts, and all."""
         count, total = self.discount.columns, self.discount.columns + len(self.values)
         subsets = [(0,), *((0, k) for k in range(count, total)), tuple(range(count)), tuple(range(total))]
         layers = tuple(where for where, _ in problem.policy.layout.values())

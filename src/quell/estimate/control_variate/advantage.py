@@ -39,13 +39,12 @@ WILD = 1e6  # times the returns' spread so far
 class AdvantageControlVariate(WithCritic):
     """ES and a policy gradient with a critic, each as far as it is the less noisy in the step's metric."""
 
+    name: ClassVar[str] = "advantage"
+    needs: ClassVar[Needs] = Needs(perturbed=True, trajectories=True)
     gamma: Annotated[float, DISCOUNT] = 0.995
     trace: Annotated[float, SHARE] = 0.97
     decay: Annotated[float, SHARE] = 0.9
     """How much of the moments behind the coefficients survives a batch."""
-
-    name: ClassVar[str] = "advantage"
-    needs: ClassVar[Needs] = Needs(perturbed=True, trajectories=True)
 
     def init(self, problem: Problem) -> State:
         layers = len(problem.policy.blocks)

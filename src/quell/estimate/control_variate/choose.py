@@ -10,8 +10,7 @@ per layer, or per coordinate with shrinkage towards the layer. In that of the po
 matrix: how far an estimate moves the policy at random. The noise of ES is spread evenly over all parameters, most of
 which matter little; that of a policy gradient follows F. With A the map from parameters to the policy (F = A'A), X_l
 and Y_kl a column's part in layer l, and P the products of all A X_l and A Y_kl summed over past pairs, coefficients
-beta_kl make |sum_l A X_l + sum_kl beta_kl A Y_kl|^2 a quadratic form in P: a small least-squares problem, which also
-knows the covariances between layers.
+beta_kl make |sum_l A X_l + sum_kl beta_kl A Y_kl|^2 a quadratic form in P: least squares, layers' covariances included.
 """
 
 from collections.abc import Iterator
@@ -33,33 +32,31 @@ VARIANTS = (("scalar", 0.0), ("layer", 0.0), ("coordinate", 10.0), ("coordinate"
 class ChosenCoefficients(Coefficients):
     """Several control variates at once, plain ES among the candidates."""
 
+    name: ClassVar[str] = "choose"
+    columns: ClassVar[int | None] = None
+    precision: ClassVar[type[Any]] = np.float64
     metric: Literal["parameters", "policy"] = "parameters"
     """Whose variance is made small: that of the parameters, or that of the policy they stand for."""
     decay: Annotated[float, SHARE] = 0.95
     """How much of the running moments survives an iteration."""
 
-    name: ClassVar[str] = "choose"
-    columns: ClassVar[int | None] = None
-    precision: ClassVar[type[Any]] = np.float64
-
     @property
     def in_policy_metric(self) -> bool:
         return self.metric == "policy"
 
-    @property
-    def _family(self) -> "type[InParameters | InPolicy]":
-        return InPolicy if self.in_policy_metric else InParameters
+    def _candidates(self, space: Space) -> "InParameters | InPolicy":
+        return InPolicy(space) if self.in_policy_metric else InParameters(space)
 
     def init(self, space: Space) -> State:
-        return {**self._family.init(space), "pairs": np.zeros(())}
+        return {**self._candidates(space).init(), "pairs": np.zeros(())}
 
     def coefficients(self, space: Space, state: State) -> tuple[Array, Metrics]:
-        beta, used = self._family.best(space, state)
+        beta, used = self._candidates(space).best(state)
         return beta, {"auto/plain": float((used == 0).mean())}
 
     def update(self, space: Space, state: State, products: Products, ready: Array) -> tuple[State, Metrics]:
         """Score every candidate on a batch, then learn from it."""
-        moments, scores = self._family.learn(space, state, products, np.concatenate([[True], ready]))
+        moments, scores = self._candidates(space).learn(state, products, np.concatenate([[True], ready]))
         state = {
             **state,
             "moments": self.decay * state["moments"] + moments,
@@ -69,65 +66,52 @@ class ChosenCoefficients(Coefficients):
         return state, {}
 
 
-class Candidates:
-    """Plain ES, and every subset of the columns in every variant."""
+@dataclass(frozen=True)
+class InParameters:
+    """Plain ES, then every subset of the columns in every variant, by total variance.
 
-    variants: ClassVar[tuple[str, ...]]
+    State: decayed sums of products per coordinate, and every candidate's score in every layer.
+    """
 
-    @classmethod
-    def names(cls, space: Space) -> list[str]:
-        """In the order of the scores."""
-        subsets = ["+".join(map(str, subset)) for subset in space.subsets]
-        return ["plain", *(f"{subset} {variant}" for subset in subsets for variant in cls.variants)]
+    space: Space
 
+    def init(self) -> State:
+        square = (1 + self.space.columns, 1 + self.space.columns, self.space.dim)
+        candidates = (1 + len(self.space.subsets) * len(VARIANTS), len(self.space.layers))
+        return {"moments": np.zeros(square), "scores": np.zeros(candidates)}
 
-class InParameters(Candidates):
-    """Candidates by total variance; state: decayed sums of products per coordinate, and scores per layer."""
-
-    variants = tuple(f"{per} {pull:g}" for per, pull in VARIANTS)
-
-    @classmethod
-    def init(cls, space: Space) -> State:
-        square = (1 + space.columns, 1 + space.columns, space.dim)
-        return {"moments": np.zeros(square), "scores": np.zeros((len(cls.names(space)), len(space.layers)))}
-
-    @classmethod
-    def best(cls, space: Space, state: State) -> tuple[Array, Array]:
+    def best(self, state: State) -> tuple[Array, Array]:
         """(beta [K, d], which candidate each coordinate uses [d])."""
         best = state["scores"].argmin(axis=0)  # the first of equals: plain ES until there is evidence
-        beta, used = np.zeros((space.columns, space.dim)), np.zeros(space.dim, np.int64)
-        for number, candidate in cls._all(space, state, set(best.tolist())):
-            for where in (space.layers[layer] for layer in np.flatnonzero(best == number)):
-                beta[:, where], used[where] = candidate[:, where], number
+        beta, used = np.zeros((self.space.columns, self.space.dim)), best[self.space.layer_of]
+        for number, candidate in self._all(state, set(best.tolist())):
+            beta = np.where(used == number, candidate, beta)
         return beta, used
 
-    @classmethod
-    def learn(cls, space: Space, state: State, products: Products, known: Array) -> tuple[Array, Array]:
+    def learn(self, state: State, products: Products, known: Array) -> tuple[Array, Array]:
         """(what a batch adds to the moments, what to the scores)."""
-        squares = (second_moment(products.sums, beta) for _, beta in cls._all(space, state))
-        scores = np.array([[float(values[where].sum()) for where in space.layers] for values in squares])
+        squares = (second_moment(products.sums, beta) for _, beta in self._all(state))
+        scores = np.array([[float(values[where].sum()) for where in self.space.layers] for values in squares])
         return np.where(known[:, None, None] & known[None, :, None], products.sums, 0.0), scores
 
-    @classmethod
-    def _all(cls, space: Space, state: State, wanted: set[int] | None = None) -> Iterator[tuple[int, Array]]:
+    def _all(self, state: State, wanted: set[int] | None = None) -> Iterator[tuple[int, Array]]:
         """(number, coefficients [K, d]) of every candidate in order, without the subsets of which none is wanted."""
-        yield 0, np.zeros((space.columns, space.dim))
-        for group, subset in enumerate(space.subsets):
+        yield 0, np.zeros((self.space.columns, self.space.dim))
+        for group, subset in enumerate(self.space.subsets):
             numbers = range(1 + group * len(VARIANTS), 1 + (group + 1) * len(VARIANTS))
             if wanted is None or wanted & set(numbers):
-                for number, values in zip(numbers, cls._variants(space, state, subset), strict=True):
-                    beta = np.zeros((space.columns, space.dim))
+                for number, values in zip(numbers, self._variants(state, subset), strict=True):
+                    beta = np.zeros((self.space.columns, self.space.dim))
                     beta[list(subset)] = values
                     yield number, beta
 
-    @staticmethod
-    def _variants(space: Space, state: State, subset: tuple[int, ...]) -> Iterator[Array]:
+    def _variants(self, state: State, subset: tuple[int, ...]) -> Iterator[Array]:
         """Coefficients [k, d] of one subset in every variant."""
         rows = [1 + k for k in subset]
         products = state["moments"][np.ix_(rows, rows)]
         cross = state["moments"][0, rows]
-        layer = np.empty((len(rows), space.dim))
-        for where in space.layers:
+        layer = np.empty((len(rows), self.space.dim))
+        for where in self.space.layers:
             layer[:, where] = least_squares(products[..., where].sum(axis=-1), cross[:, where].sum(axis=-1))[:, None]
         scalar = np.broadcast_to(least_squares(products.sum(axis=-1), cross.sum(axis=-1))[:, None], layer.shape)
         own = least_squares(products, cross)
@@ -137,46 +121,40 @@ class InParameters(Candidates):
             yield {"scalar": scalar, "layer": layer}.get(per, share * own + (1 - share) * layer)
 
 
-class InPolicy(Candidates):
-    """Candidates by what they do to the policy: every subset with one coefficient for all layers or one per layer.
+@dataclass(frozen=True)
+class InPolicy:
+    """Plain ES, then every subset with one coefficient for all layers or one per layer, by what it does to the policy.
 
     State: decayed products P, one row for each column's part in each layer, and every candidate's score.
     """
 
-    variants = ("scalar", "layer")
+    space: Space
 
-    @classmethod
-    def init(cls, space: Space) -> State:
-        size = (1 + space.columns) * len(space.layers)
-        return {"moments": np.zeros((size, size)), "scores": np.zeros(len(cls.names(space)))}
+    def init(self) -> State:
+        size = (1 + self.space.columns) * len(self.space.layers)
+        return {"moments": np.zeros((size, size)), "scores": np.zeros(1 + 2 * len(self.space.subsets))}
 
-    @classmethod
-    def best(cls, space: Space, state: State) -> tuple[Array, Array]:
+    def best(self, state: State) -> tuple[Array, Array]:
         """(beta [K, d], which candidate each coordinate uses [d])."""
         best = int(state["scores"].argmin())  # the first of equals: plain ES until there is evidence
-        chosen = list(cls._all(space, state["moments"]))[best].reshape(1 + space.columns, -1)[1:]
-        beta = np.zeros((space.columns, space.dim))
-        for layer, where in enumerate(space.layers):
-            beta[:, where] = chosen[:, layer, None]
-        return beta, np.full(space.dim, best)
+        chosen = list(self._all(state["moments"]))[best].reshape(1 + self.space.columns, -1)[1:]
+        return chosen[:, self.space.layer_of], np.full(self.space.dim, best)
 
-    @classmethod
-    def learn(cls, space: Space, state: State, products: Products, known: Array) -> tuple[Array, Array]:
+    def learn(self, state: State, products: Products, known: Array) -> tuple[Array, Array]:
         """(what a batch adds to the moments, what to the scores)."""
         gram = products.gram
         assert gram is not None
-        scores = np.array([weights @ gram @ weights for weights in cls._all(space, state["moments"])])
-        rows = np.repeat(known, len(space.layers))
+        scores = np.array([weights @ gram @ weights for weights in self._all(state["moments"])])
+        rows = np.repeat(known, len(self.space.layers))
         return np.where(rows[:, None] & rows[None], gram, 0.0), scores
 
-    @classmethod
-    def _all(cls, space: Space, moments: Array) -> Iterator[Array]:
+    def _all(self, moments: Array) -> Iterator[Array]:
         """What every row of P is multiplied by, [size], for every candidate: 1 for X, beta for the rest."""
-        size, layers = len(moments), len(space.layers)
+        size, layers = len(moments), len(self.space.layers)
         plain = np.zeros(size)
         plain[:layers] = 1
         yield plain
-        for subset in space.subsets:
+        for subset in self.space.subsets:
             for blocks in (1, layers):
                 free = np.zeros((size, len(subset), blocks))
                 for i, column in enumerate(subset):
@@ -187,10 +165,8 @@ class InPolicy(Candidates):
 
 def split_by_layer(xp: Any, space: Space, columns: Any) -> Any:
     """The parts of columns [1 + K, d] in each layer, zero elsewhere: [(1 + K) L, d], column by column."""
-    masks = np.zeros((len(space.layers), space.dim))
-    for layer, where in enumerate(space.layers):
-        masks[layer, where] = 1
-    return xp.where(masks[None] > 0, columns[:, None], 0.0).reshape(-1, space.dim)
+    inside = space.layer_of == np.arange(len(space.layers))[:, None]
+    return xp.where(inside[None], columns[:, None], 0.0).reshape(-1, space.dim)
 
 
 def second_moment(products: Array, beta: Array) -> Array:
@@ -200,10 +176,8 @@ def second_moment(products: Array, beta: Array) -> Array:
 
 
 def least_squares(products: Array, cross: Array) -> Array:
-    """beta = -E[Y Y']^-1 E[X Y], for products [k, k, ...] and cross [k, ...]; 0 for a column without variance.
-
-    Slightly damped, because two discounts' columns can be nearly the same.
-    """
+    """beta = -E[Y Y']^-1 E[X Y], for products [k, k, ...] and cross [k, ...]; 0 for a column without variance. Slightly
+    damped, because two discounts' columns can be nearly the same."""
     size = len(cross)
     matrix = np.moveaxis(products, (0, 1), (-2, -1)).copy()
     diagonal = matrix[..., np.arange(size), np.arange(size)]

@@ -1,8 +1,7 @@
 """Coefficients of control variates: what multiplies each column Y_k in each coordinate, learned from past batches only.
 
 `update` is called after a batch's gradient has been formed, so what it learns is used from the next batch on and the
-estimate stays unbiased. Here are the rules for one column: fixed, the paper's gradient descent, and the closed form
-from running moments; `choose` has the one for several.
+estimate stays unbiased. Here are the rules for one column; `choose` has the one for several.
 """
 
 from dataclasses import dataclass
@@ -24,6 +23,11 @@ class Space:
     columns: int
     subsets: tuple[tuple[int, ...], ...] = ((0,),)
     """Columns that are worth trying together."""
+
+    @property
+    def layer_of(self) -> Array:
+        """The layer of each parameter, [d]."""
+        return np.repeat(np.arange(len(self.layers)), [where.stop - where.start for where in self.layers])
 
 
 @dataclass(frozen=True)
@@ -66,10 +70,9 @@ class Coefficients:
 class FixedCoefficient(Coefficients):
     """The same value in every coordinate, for good."""
 
+    name: ClassVar[str] = "fixed"
     value: Annotated[float, Range(low=-1e6)] = -1.0
     """The coefficient; -1 replaces ES by the policy gradient altogether."""
-
-    name: ClassVar[str] = "fixed"
 
     def coefficients(self, space: Space, state: State) -> tuple[Array, Metrics]:
         return np.full((1, space.dim), self.value), {}
@@ -86,10 +89,9 @@ class SgdCoefficients(Coefficients):
     E[Y^2]), which lands exactly on this batch's minimum, never beyond it; how often it acted is a metric.
     """
 
+    name: ClassVar[str] = "sgd"
     rate: Annotated[float, COUNT] = 1e-4
     """Step size, one of 1e-3, 1e-4, 1e-5 in the paper."""
-
-    name: ClassVar[str] = "sgd"
 
     def init(self, space: Space) -> State:
         return {"eta": np.zeros(space.dim)}
@@ -109,19 +111,17 @@ class SgdCoefficients(Coefficients):
 class MomentsCoefficients(Coefficients):
     """The closed form eta* = -E[X Y] / E[Y^2] from running moments of past batches.
 
-    Coordinates are noisy when few pairs have been seen, so their ratio is pulled towards that of their layer, with the
-    weight of `shrinkage` pseudo-pairs: eta = (n eta_coordinate + shrinkage eta_layer) / (n + shrinkage), n the
-    (discounted) number of pairs behind the moments.
+    Coordinates are noisy when few pairs have been seen, so their ratio is pulled towards that of their layer:
+    eta = (n eta_coordinate + shrinkage eta_layer) / (n + shrinkage), n the (discounted) pairs behind the moments.
     """
 
+    name: ClassVar[str] = "moments"
     decay: Annotated[float, SHARE] = 0.95
     """How much of the running moments survives an iteration."""
     shrinkage: Annotated[float, COUNT] = 20.0
     """Pseudo-pairs that pull a coordinate's coefficient towards its layer's."""
     per: Literal["coordinate", "layer", "scalar"] = "coordinate"
     """One coefficient per coordinate, per layer, or for all of theta."""
-
-    name: ClassVar[str] = "moments"
 
     def init(self, space: Space) -> State:
         return {"xy": np.zeros(space.dim), "yy": np.zeros(space.dim), "pairs": np.zeros(())}

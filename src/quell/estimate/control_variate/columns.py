@@ -26,10 +26,8 @@ STATES = 64  # of each pair, for the policy's metric
 def value_weights(
     xp: Any, pair: Pair, row: dict[str, Any], baseline: ValueFunction | None, exchanged: Sequence[ValueFunction]
 ) -> tuple[Any, dict[str, Any]]:
-    """What multiplies the scores in each column [2, K, t], with the value functions', and what these learn.
-
-    A value function's predictions, of the first discount, serve the trial discounts too.
-    """
+    """What multiplies the scores in each column [2, K, t], with the value functions', and what these learn. A value
+    function's predictions, of the first discount, serve the trial discounts too."""
     weights: Any = row["weights"]
     learned: dict[str, Any] = {}
     running = xp.arange(weights.shape[-1]) < xp.asarray(pair.steps)[:, None]

@@ -41,10 +41,9 @@ class Discount:
 class FixedDiscounts(Discount):
     """The same discounts for good."""
 
+    name: ClassVar[str] = "fixed"
     gammas: tuple[float, ...] = (1.0,)
     """A control variate for each; the first is the one value functions are fitted for."""
-
-    name: ClassVar[str] = "fixed"
 
     @property
     def columns(self) -> int:
@@ -65,17 +64,15 @@ class LearnedDiscount(Discount):
 
         gamma = 1 - exp(phi),   phi <- phi - a/n sum_k v(phi + s z_k) / s * z_k,   z_k ~ N(0, 1)
 
-    v is measured in units of its own batch mean and with that mean subtracted, which leaves the direction of the step
-    unchanged and makes the rate independent of d, sigma and the returns: with the raw sum of squares the printed rates
-    throw phi out of range in one step.
+    v is measured in units of its own batch mean, less that mean. This keeps the step's direction and makes the rate
+    independent of d, sigma and the returns: with the raw v the printed rates throw phi out of range in one step.
     """
 
+    name: ClassVar[str] = "learned"
     start: Annotated[float, Range(low=0.5, below=1)] = 0.99
     """Where gamma starts."""
     rate: Annotated[float, COUNT] = 1e-4
     """Step size, one of 1e-4, 1e-5, 1e-6 in the paper."""
-
-    name: ClassVar[str] = "learned"
 
     def init(self) -> State:
         return {"phi": np.asarray(np.log1p(-self.start))}

@@ -19,8 +19,6 @@ import numpy as np
 from quell.errors import UsageError
 from quell.estimate import Estimate, Problem, Rows
 from quell.estimate.control_variate.advantage import AdvantageControlVariate
-from quell.estimate.critic import generalised_advantages
-from quell.estimate.policy_gradient import recorded_length
 from quell.estimate.returns import finite_pairs
 from quell.keys import Purpose, generator
 from quell.registry import COUNT
@@ -90,17 +88,11 @@ class RefereedControlVariate(AdvantageControlVariate):
 
     def advantages(self, xp: Any, pair: Pair, row: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """Those of the discount in use, in units of their own spread; every critic learns from its own."""
-        end = min(recorded_length(xp, pair), row["rewards"].shape[-1])
-        obs, time = pair.obs[:, :end], row["time"][:end]
-        running = xp.arange(end) < xp.asarray(pair.steps)[:, None]
-        rewards = xp.where(running, row["rewards"][:, :end], 0.0)
         mixed: Any = 0.0
         learned: dict[str, Any] = {}
         for k, (gamma, trace) in enumerate(zip(self.gammas, self.traces, strict=True)):
             own = row if k == 0 else {**row, **_of(row, k)}
-            values = xp.where(running, self.critic.predict(xp, own, obs, time), 0.0)
-            found = generalised_advantages(xp, rewards, values, pair.steps, row["terminated"], gamma, trace)
-            terms = self.critic.terms(xp, own, obs, time, found + values, pair.steps)
+            found, terms = self.advantages_at(gamma, trace, xp, pair, own)
             learned |= terms if k == 0 else {f"{name}/{k}": value for name, value in terms.items()}
             mixed = mixed + row["shares"][k] * np.sqrt(1 - min(gamma * trace, 0.9999) ** 2) * found
         return mixed, learned

@@ -13,12 +13,11 @@ from quell.types import State, Sums
 class FeaturesCritic:
     """Linear in the observation, its square, time, and tanh units whose weights are random and stay so."""
 
+    name: ClassVar[str] = "features"
     units: Annotated[int, SIZE] = 128
     """Random tanh units."""
     decay: Annotated[float, SHARE] = 0.8
     """How much of the data behind the fit survives a batch."""
-
-    name: ClassVar[str] = "features"
 
     def _function(self, obs_size: int) -> ValueFunction:
         return ValueFunction("network", obs_size, decay=self.decay, units=self.units)

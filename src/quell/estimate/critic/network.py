@@ -27,6 +27,7 @@ ROWS = 4096  # of each batch
 class NetworkCritic:
     """tanh units, trained after each batch."""
 
+    name: ClassVar[str] = "network"
     hidden: tuple[int, ...] = (64, 64)
     """Sizes of the hidden layers."""
     lr: Annotated[float, POSITIVE] = 1e-3
@@ -37,8 +38,6 @@ class NetworkCritic:
     """Rows in each."""
     kept: Annotated[int, SIZE] = 3
     """Batches that it is trained on, the last ones."""
-
-    name: ClassVar[str] = "network"
 
     def check(self) -> None:
         if any(size < 1 for size in self.hidden):

@@ -19,6 +19,7 @@ from quell.rollout import Engine, default_workers
 class Ray:
     """Workers on a Ray cluster, by default one of its own on this machine."""
 
+    name: ClassVar[str] = "ray"
     workers: Annotated[int | None, SIZE] = None
     """Actors, by default as many as the cluster's cores allow. Results do not depend on it."""
     address: str | None = None
@@ -27,8 +28,6 @@ class Ray:
     """Cores per worker."""
     worker_timeout: Annotated[float, POSITIVE] = 60.0
     """Seconds without a sign of life after which a worker is replaced and its work done by another."""
-
-    name: ClassVar[str] = "ray"
 
     @property
     def processes(self) -> int:

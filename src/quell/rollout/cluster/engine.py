@@ -62,10 +62,8 @@ class RayEngine(Engine):
         return _joined(results, self._horizon if episodes.record else 1)
 
     def total(self, estimator: Estimator, batch: Batch, rows: Rows, theta: Array) -> Sums:
-        """The sum of the terms of all pairs of the batch just run.
-
-        Each worker merges its blocks as far as whole subtrees go, and the rest of the tree is added up here.
-        """
+        """The sum of the terms of all pairs of the batch just run. Each worker merges its blocks as far as whole
+        subtrees go, and the rest of the tree is added up here."""
         assert self._request is not None
         request, reference = self._request
         assert batch.episodes is request.episodes

@@ -46,10 +46,8 @@ class Session:
     """A connection to Ray, and the local cluster behind it if this session started one."""
 
     def __init__(self, address: str | None, cpus: int) -> None:
-        """Connect to `address`, or start a local cluster that offers `cpus` cores.
-
-        A program that has already called `ray.init` keeps its cluster, and it is left running.
-        """
+        """Connect to `address`, or start a local cluster that offers `cpus` cores. A program that has already called
+        `ray.init` keeps its cluster, and it is left running."""
         require("ray", "the Ray engine")
         already = _imported_and_connected()
         if already and address is not None:

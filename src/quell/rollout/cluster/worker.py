@@ -43,10 +43,8 @@ class Worker:
         return self._working
 
     def rollout(self, request: Request, rows: range) -> Rollouts:
-        """Run the episodes of some members and tell their scalars: trajectories stay here.
-
-        Rewards are those up to the longest episode's end, or, where no estimator asks for more, returns [n, 1].
-        """
+        """Run the episodes of some members and tell their scalars: trajectories stay here. Rewards are those up to the
+        longest episode's end, or, where no estimator asks for more, returns [n, 1]."""
         with self._work():
             self._run(request, rows)
         played, cut = self._engine.results(request.episodes), slice(rows.start, rows.stop)
@@ -57,10 +55,8 @@ class Worker:
     def contribute(
         self, request: Request, estimator: Estimator, leaves: range, rows: Rows, theta: Array | None
     ) -> dict[Node, Sums]:
-        """Sums over the pairs of some blocks, at `theta` (the request's if None).
-
-        Their episodes are run again, to the same bits, when it was another worker that ran them and is no more.
-        """
+        """Sums over the pairs of some blocks, at `theta` (the request's if None). Their episodes are run again, to the
+        same bits, when it was another worker that ran them and is no more."""
         episodes, cut = request.episodes, blocks(request.episodes.pairs)
         members = range(2 * cut[leaves[0]].start, 2 * cut[leaves[-1]].stop)
         with self._work():

@@ -12,6 +12,7 @@ from quell.rollout import Engine, default_workers
 class Cpu:
     """Worker processes on this machine."""
 
+    name: ClassVar[str] = "cpu"
     workers: Annotated[int | None, SIZE] = None
     """Worker processes, by default one per core. Results do not depend on it."""
     sum: Literal["loop", "vmap"] = "loop"
@@ -20,8 +21,6 @@ class Cpu:
     worker_timeout: Annotated[float, POSITIVE] = 120.0
     """Seconds without a single environment step after which a worker is replaced; doubled when tried again, so that no
     episode is ever cut short."""
-
-    name: ClassVar[str] = "cpu"
 
     @property
     def processes(self) -> int:

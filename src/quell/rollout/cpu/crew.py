@@ -26,7 +26,7 @@ from typing import Any
 
 import cloudpickle
 
-from quell.errors import EngineFailure, QuellError, UsageError
+from quell.errors import EngineFailure, QuellError, UsageError, WorkerLost
 from quell.estimate import Problem
 from quell.rollout.cpu.memory import SharedArrays
 from quell.tasks.base import Task
@@ -87,9 +87,9 @@ class Crew:
         """Process ids."""
         return [member.process.pid for member in self._members]
 
-    def run(self, jobs: Sequence[Job | None]) -> None:
-        """Have every worker do its job; returns once all are done."""
-        todo = {place: job for place, job in enumerate(jobs) if job is not None}
+    def run(self, jobs: Sequence[Job]) -> None:
+        """Have the first workers do a job each; returns once all are done."""
+        todo = dict(enumerate(jobs))
         for place, job in todo.items():
             if self._members[place].busy:  # with what an earlier call was interrupted in
                 self._replace(place)
@@ -173,7 +173,7 @@ class Crew:
         job.attempts += 1
         job.troubles.append(f"a worker process {how} while {job.doing()}")
         if job.attempts >= ATTEMPTS:
-            raise EngineFailure(f"{job.troubles[-1]}; so did the {ATTEMPTS - 1} before it", lost=True)
+            raise WorkerLost(f"{job.troubles[-1]}; so did the {ATTEMPTS - 1} before it")
         if job.attempts > 1:
             time.sleep(PAUSE * 2 ** (job.attempts - 2))
         self._replace(place)

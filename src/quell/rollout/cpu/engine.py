@@ -4,13 +4,12 @@ An ES iteration needs no synchronisation between members, so processes that neve
 pool that meets at every step. theta goes out and trajectories come back through shared memory.
 """
 
-import itertools
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from quell.errors import require_memory
 from quell.estimate import Estimator, Problem, Rows
-from quell.estimate.reduce import Node, sum_by_loop, sum_by_vmap
+from quell.estimate.reduce import Node, shards, sum_by_loop, sum_by_vmap
 from quell.policy.network import Policy
 from quell.policy.normalise import ObsStats
 from quell.rollout import Engine
@@ -61,14 +60,12 @@ class CpuEngine(Engine):
         arrays["theta"][:] = theta
         if normaliser is not None:
             arrays["obs_mean"][:], arrays["obs_scale"][:] = normaliser.normaliser()
-        bounds = [len(rows) * k // len(self.crew) for k in range(len(self.crew) + 1)]
-        shares = [rows[start:end] for start, end in itertools.pairwise(bounds)]  # a pair's direction is drawn once
-        self.crew.run([self._job(episodes, share, normaliser is not None) if share else None for share in shares])
+        shares = [
+            rows[part.start : part.stop] for part in shards(len(rows), len(self.crew))
+        ]  # neighbours share directions
+        doing = partial(describe_members, self._task, self._problem.seed, episodes)
+        self.crew.run([Job((episodes, share, normaliser is not None), partial(doing, share)) for share in shares])
         return self.results(episodes)
-
-    def _job(self, episodes: Episodes, share: range, normalise: bool) -> Job:
-        doing = partial(describe_members, self._task, self._problem.seed, episodes, share)
-        return Job((episodes, share, normalise), doing)
 
     def results(self, episodes: Episodes) -> Rollouts:
         """What the arrays hold for the members of a request."""

@@ -1,8 +1,7 @@
 """A worker process of the CPU engine: `python -P -m quell.rollout.cpu.worker`.
 
 Started as a plain subprocess (not a multiprocessing child), so that a user's script needs no `__main__` guard. It talks
-over an inherited pipe, computes in inherited anonymous shared memory, and ends when the pipe closes, also when the
-engine's process was killed.
+over an inherited pipe, computes in inherited shared memory, and ends with the pipe, also if the engine was killed.
 """
 
 import ctypes

@@ -1,1 +1,1 @@
-"""Tasks of the DeepMind Control Suite, one file per domain, on models that ship with dm_control."""
+"""Tasks of the DeepMind Control Suite, on models that ship with dm_control."""

@@ -1,13 +1,12 @@
 """What the DeepMind Control Suite's tasks share: its model files, how it steps, and its reward shapes.
 
-Only the suite's model files are used, straight from the installed package's folder: importing its Python
-would take seconds and, for terrain, an OpenGL context.
+Of the installed package only these files are used: its Python would take seconds and, for terrain, an OpenGL context.
 """
 
 import xml.etree.ElementTree as ET
 from typing import Any
 
-from quell.errors import MissingExtra
+from quell.errors import require
 from quell.tasks.base import MujocoTask, folder_of, within
 
 SKY = "./common/skybox.xml"
@@ -29,27 +28,19 @@ class ControlSuiteTask(MujocoTask):
     def model(self) -> Any:
         from quell.tasks.mujoco import load_model
 
-        package = folder_of("dm_control")
-        if package is None:
-            raise MissingExtra("dm", f"task {self.name!r}")
-        folder = package / "suite"
+        require("dm", f"task {self.name!r}")
+        folder = folder_of("dm_control") / "suite"
         mjcf = ET.parse(folder / f"{self.domain}.xml").getroot()
         self.adapt(mjcf)
         assets = {name: (folder / name).read_bytes() for name in SHARED_FILES}
-        assets[SKY] = small_sky(assets[SKY])
+        sky = ET.fromstring(assets[SKY])
+        for texture in sky.iter("texture"):  # as shipped, 12 MiB of every model; a gradient needs few pixels
+            texture.attrib.update(width="64", height="64")
+        assets[SKY] = ET.tostring(sky)
         return load_model(ET.tostring(mjcf, encoding="unicode"), assets=assets)
 
     def adapt(self, mjcf: ET.Element) -> None:
         """Edit the domain's model for this task, in place."""
-
-
-def small_sky(mjcf: bytes) -> bytes:
-    """A gradient needs few pixels; as shipped, the sky is 12 MiB of every model and most of its loading time."""
-    root = ET.fromstring(mjcf)
-    for texture in root.iter("texture"):
-        texture.set("width", "64")
-        texture.set("height", "64")
-    return ET.tostring(root)
 
 
 def find(element: ET.Element, path: str) -> ET.Element:

@@ -1,8 +1,7 @@
 """dm-quadruped-walk, dm-quadruped-escape: the Control Suite's four-legged robot; the paper's AntWalk and AntEscape.
 
 It walks on a plane, or climbs out of a bowl. That terrain is new in every episode, and the robot sees it through twenty
-range finders. In MuJoCo their rays take ten times as long as the physics, so the terrain is left to our own ray
-casting, to the same result.
+range finders. In MuJoCo their rays take ten times as long as the physics; our own ray casting gives the same result.
 """
 
 import xml.etree.ElementTree as ET
@@ -31,15 +30,11 @@ REACH = 19.1  # metres; from here on tanh is 1 to the last bit, as it is for not
 
 
 class Quadruped(ControlSuiteTask):
-    """The robot, what it feels of itself, and a start in any orientation just above the ground.
-
-    Directions and positions that the functions need are sensors, added behind the `sensors` readings that the
-    model has already.
-    """
+    """The robot, what it feels of itself, and a start in any orientation just above the ground. Directions and
+    positions that the functions need are sensors, added behind the `sensors` readings that the model has already."""
 
     action_size = 12
-    domain = "quadruped"
-    frame_skip = 4
+    domain, frame_skip = "quadruped", 4
     in_sync = True
     sensors_once = True
     raise_until_free = 0.01

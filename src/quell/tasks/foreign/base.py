@@ -3,7 +3,7 @@
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,20 +20,29 @@ LARGE_STEPS: dict[str, Any] = {"sigma": 0.1, "lr": 0.02}
 
 @dataclass(frozen=True, kw_only=True)
 class ForeignTask(Task):
-    """A task with the sizes of somebody else's environment, which workers need not make to find them out."""
+    """A task with the spaces of somebody else's environment, which workers need not make to find them out."""
 
     name: str
-    summary: str = field(compare=False, repr=False)
-    obs_size: int = field(compare=False, repr=False)
-    action_size: int = field(compare=False, repr=False)
-    discrete: bool = field(compare=False, repr=False)
-    tuned: Mapping[str, Any] = field(compare=False, repr=False)
+    horizon: int = 0
+    """0 stands for the environment's own time limit."""
     time_limit: int | None = field(compare=False, repr=False)
-    """The environment's own."""
     spaces: tuple[Any, Any] = field(compare=False, repr=False)
     """Of observations and of actions."""
 
     can_terminate = True
+
+    def __post_init__(self) -> None:
+        if not self.horizon and not self.time_limit:
+            raise UsageError(f"{self.name} has no time limit of its own: say how long an episode is, e.g. horizon=1000")
+        reader = ActionReader(self.spaces[1])
+        vars(self).update(
+            summary=f"{self.name}, as the environment's authors made it",
+            horizon=self.horizon or self.time_limit,
+            obs_size=observation_filler(self.spaces[0])[0],
+            action_size=reader.size,
+            discrete=reader.discrete,
+            tuned=UNKNOWN_SCALES | (LARGE_STEPS if reader.discrete else {}),
+        )
 
     @property
     def bounds(self) -> tuple[Array, Array] | None:
@@ -52,27 +61,6 @@ class ForeignTask(Task):
 
     def as_given(self, actions: Array) -> Array:
         return ActionReader(self.spaces[1])(actions)
-
-    @classmethod
-    def of_spaces(
-        cls, name: str, horizon: int, observations: Any, actions: Any, time_limit: int | None, **more: Any
-    ) -> Self:
-        """The task on environments with these spaces; horizon 0 stands for their own time limit."""
-        if not horizon and not time_limit:
-            raise UsageError(f"{name} has no time limit of its own: say how long an episode is, e.g. horizon=1000")
-        reader = ActionReader(actions)
-        return cls(
-            name=name,
-            summary=f"{name}, as the environment's authors made it",
-            horizon=horizon or time_limit or 0,
-            obs_size=observation_filler(observations)[0],
-            action_size=reader.size,
-            discrete=reader.discrete,
-            tuned=UNKNOWN_SCALES | (LARGE_STEPS if reader.discrete else {}),
-            time_limit=time_limit,
-            spaces=(observations, actions),
-            **more,
-        )
 
     def replay(self, seed: int) -> str:
         """How to start the episode with this seed again, as code."""

@@ -25,8 +25,7 @@ class EnvPoolTask(ForeignTask):
     kwargs: tuple[tuple[str, Any], ...] = ()
     """Arguments for making the environment, as (name, value) pairs."""
 
-    engine = "envpool"
-    extra = "envpool"
+    engine, extra = "envpool", "envpool"
 
     @property
     def original(self) -> str:
@@ -81,8 +80,9 @@ class EnvPoolSimulator(ForeignSimulator):
 
 def from_id(env_id: str, horizon: int = 0, **kwargs: Any) -> EnvPoolTask:
     """The task `envpool:ID`; other keywords go to EnvPool."""
-    given, facts = as_pairs(kwargs), describe(env_id, **kwargs)
-    return EnvPoolTask.of_spaces(f"envpool:{env_id}", horizon, *facts, env_id=env_id, kwargs=given)
+    name, given = f"envpool:{env_id}", as_pairs(kwargs)
+    *spaces, limit = describe(env_id, **kwargs)
+    return EnvPoolTask(name=name, horizon=horizon, spaces=tuple(spaces), time_limit=limit, env_id=env_id, kwargs=given)
 
 
 def describe(env_id: str, **kwargs: Any) -> tuple[Any, Any, int | None]:

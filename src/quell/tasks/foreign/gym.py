@@ -6,9 +6,9 @@ on neither workers nor order as long as the environment draws all its randomness
 
 import copy
 import functools
-import importlib
 import inspect
 import os
+import pkgutil
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -53,7 +53,7 @@ class Source:
         env = self.make()
         try:
             spaces = env.observation_space, env.action_space
-            return GymTask.of_spaces(name, horizon, *spaces, self._time_limit(env), source=self)
+            return GymTask(name=name, horizon=horizon, spaces=spaces, time_limit=self._time_limit(env), source=self)
         finally:
             env.close()
 
@@ -84,14 +84,12 @@ class Source:
         try:
             given = dict(self.kwargs) | (DRAWN if self.drawn else {})
             return gymnasium.make(what, max_episode_steps=-1, disable_env_checker=True, **given)
-        except gymnasium.error.DependencyNotInstalled as error:
-            if "box2d" in str(error):
-                raise MissingExtra("box2d", f"gym:{self.env_id}") from error
-            raise UsageError(f"gym:{self.env_id} cannot be made: {error}") from error
         except gymnasium.error.UnregisteredEnv as error:
             known = did_you_mean(self.env_id, gymnasium.registry)
             raise UsageError(f"Gymnasium has no environment {self.env_id!r}{known}") from error
         except Exception as error:  # an environment may raise anything over arguments it does not like
+            if isinstance(error, gymnasium.error.DependencyNotInstalled) and "box2d" in str(error):
+                raise MissingExtra("box2d", f"gym:{self.env_id}") from error
             raise UsageError(f"gym:{self.env_id} cannot be made: {error}") from error
 
     def _time_limit(self, env: Any) -> int | None:
@@ -267,14 +265,11 @@ def trusted(module_factory: str, *, horizon: int = 0, **kwargs: Any) -> GymTask:
 
 def load(factory: str, path: str = "") -> Callable[..., Any]:
     """The function that `module:function` names; `path` is searched after everything else."""
-    module, _, qualname = factory.partition(":")
     if path and path not in sys.path:
         sys.path.append(path)
     try:
-        found: Any = importlib.import_module(module)
-        for part in qualname.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
+        found = pkgutil.resolve_name(factory)
+    except (ImportError, AttributeError, ValueError) as error:
         raise UsageError(f"cannot import {factory}: {error}") from error
     if not callable(found):
         raise UsageError(f"{factory} is not a function or class")
@@ -284,8 +279,5 @@ def load(factory: str, path: str = "") -> Callable[..., Any]:
 def _folder(module: str) -> str:
     """The folder that must be on sys.path for `module` to be found."""
     file = getattr(sys.modules[module], "__file__", None)
-    if file is None:
-        return ""
-    parents = Path(file).resolve().parents
-    depth = module.count(".") + (Path(file).name == "__init__.py")
-    return str(parents[depth])
+    depth = module.count(".") + (Path(file or "").name == "__init__.py")
+    return str(Path(file).resolve().parents[depth]) if file else ""

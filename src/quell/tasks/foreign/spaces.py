@@ -39,9 +39,8 @@ def observation_filler(space: Any) -> tuple[int, Fill]:
         return _fill_parts([observation_filler(part) for part in space.spaces], tuple)
     if isinstance(space, spaces.Dict):
         keys = list(space.spaces)
-        return _fill_parts(
-            [observation_filler(space.spaces[key]) for key in keys], lambda value: [value[key] for key in keys]
-        )
+        parts = [observation_filler(space.spaces[key]) for key in keys]
+        return _fill_parts(parts, lambda value: [value[key] for key in keys])
     raise UsageError(f"observations of the kind {space} cannot be flattened to a fixed number of values")
 
 

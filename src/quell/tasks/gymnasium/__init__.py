@@ -1,1 +1,1 @@
-"""Gymnasium's MuJoCo tasks, one file each, on models that ship with Gymnasium."""
+"""Gymnasium's MuJoCo tasks, two of a kind in a file, on models that ship with Gymnasium."""

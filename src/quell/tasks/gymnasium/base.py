@@ -12,10 +12,9 @@ from quell.tasks.base import Draws, MujocoTask, folder_of
 class GymnasiumTask(MujocoTask):
     """A task of Gymnasium's MuJoCo family; its class is called as Gymnasium calls it, without the version.
 
-    `version` picks which of Gymnasium's definitions to follow. v5 is the default because it is the one
-    Gymnasium maintains, and because v4 still pays for being upright on the very step that falls and, in
-    Walker2d, gives the two feet different friction. v4 keeps the semantics of older published scores.
-    Swimmer and HalfCheetah are the same in both.
+    `version` picks which of Gymnasium's definitions to follow. v5 is the default because it is the one Gymnasium
+    maintains, and because v4 still pays for being upright on the very step that falls and, in Walker2d, gives the two
+    feet different friction. v4 keeps the semantics of older published scores.
     """
 
     version: Literal["v5", "v4"] = "v5"
@@ -30,9 +29,7 @@ class GymnasiumTask(MujocoTask):
     def model(self) -> Any:
         from quell.tasks.mujoco import load_model
 
-        folder = folder_of("gymnasium")
-        assert folder is not None  # a core dependency
-        return load_model(str(folder / "envs/mujoco/assets" / self.asset))
+        return load_model(str(folder_of("gymnasium") / "envs/mujoco/assets" / self.asset))
 
     @property
     def original(self) -> str:
@@ -46,8 +43,7 @@ class GymnasiumTask(MujocoTask):
         return positions, rng.uniform(-noise, noise, model.nv)
 
     def initial(self, xp: Any, model: Any, draws: Draws) -> tuple[Any, Any]:
-        positions, velocities = draws
-        return model.qpos0 + positions, velocities
+        return model.qpos0 + draws[0], draws[1]
 
     def bonus(self, xp: Any, fallen: Any) -> Any:
         """1 while upright; v4 pays it on the step that falls as well."""

@@ -15,8 +15,7 @@ class Hopper(GymnasiumTask):
     summary = "planar one-legged hopper, hop forward (Gymnasium)"
     obs_size, action_size = 11, 3
     can_terminate, first_length = True, 20
-    asset = "hopper.xml"
-    frame_skip = 4
+    asset, frame_skip = "hopper.xml", 4
     reset_noise = 5e-3
 
     def observe(self, xp: Any, state: State) -> Any:

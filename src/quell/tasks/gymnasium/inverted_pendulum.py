@@ -11,8 +11,7 @@ class InvertedPendulum(GymnasiumTask):
     summary = "keep a pole upright on a cart (Gymnasium)"
     obs_size, action_size = 4, 1
     can_terminate, first_length = True, 20
-    asset = "inverted_pendulum.xml"
-    frame_skip = 2
+    asset, frame_skip = "inverted_pendulum.xml", 2
     reset_noise = 0.01
 
     def observe(self, xp: Any, state: State) -> Any:
@@ -33,11 +32,9 @@ class InvertedDoublePendulum(GymnasiumTask):
     summary = "keep two poles upright on a cart (Gymnasium)"
     obs_size, action_size = by_version(v5=9, v4=11), 1
     can_terminate, first_length = True, 20
-    asset = "inverted_double_pendulum.xml"
-    frame_skip = 5
+    asset, frame_skip = "inverted_double_pendulum.xml", 5
     fields = ("qpos", "qvel", "qfrc_constraint", "site_xpos")
-    reset_noise = 0.1
-    normal_velocities = True
+    reset_noise, normal_velocities = 0.1, True
 
     def observe(self, xp: Any, state: State) -> Any:
         cart, angles = state["qpos"][:, :1], state["qpos"][:, 1:]

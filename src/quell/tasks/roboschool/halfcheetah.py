@@ -38,8 +38,7 @@ class RoboschoolHalfCheetah(Task):
     summary = "heavy planar cheetah, run forward (RoboschoolHalfCheetah-v1 on PyBullet)"
     obs_size, action_size = 26, 6
     can_terminate = True
-    engine = "pybullet"
-    extra = "robo"
+    engine, extra = "pybullet", "robo"
 
     def simulator(self, members: int) -> "CheetahSimulator":
         require("robo", f"task {self.name!r}")
@@ -103,10 +102,8 @@ def observe(xp: Any, state: State, height: Any, limits: Array) -> Any:
 
 
 def reward_terms(xp: Any, before: State, action: Any, after: State, limits: Array) -> Any:
-    """Alive, progress, electricity, joints at their limits, parts in touch [m, 5]; the reward is their sum.
-
-    Alive looks at the floor contacts of the previous step, as the observation does, and is -1 at the end.
-    """
+    """Alive, progress, electricity, joints at their limits, parts in touch [m, 5]; the reward is their sum. Alive looks
+    at the floor contacts of the previous step, as the observation does, and is -1 at the end."""
     fallen = (xp.abs(after["angles"][:, 1]) >= 1) | (before["floor"][:, LEGS] > 0).any(axis=1)
     terms = [
         xp.where(fallen, -1.0, 1.0),
@@ -194,15 +191,12 @@ class World:
 @contextmanager
 def _no_banner() -> Iterator[None]:
     """PyBullet prints its build time to stderr when first imported."""
-    keep = os.dup(2)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 2)
-        yield
-    finally:
-        os.dup2(keep, 2)
-        os.close(keep)
-        os.close(nowhere)
+    with open(os.devnull, "wb") as nowhere, os.fdopen(os.dup(2), "wb") as kept:
+        os.dup2(nowhere.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept.fileno(), 2)
 
 
 TASKS = [RoboschoolHalfCheetah]

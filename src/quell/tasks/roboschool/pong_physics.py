@@ -1,9 +1,8 @@
 """The physics of RoboschoolPong-v1 as array functions: two paddles and a ball that slide in a plane.
 
-Recovered from recordings of the original, which ran on Bullet: a sequential-impulse solver with five sweeps
-over joint limits, motors and contacts. Those sweeps decide what a paddle pushed against its stop does,
-and how the ball leaves a moving paddle, so they are repeated here for the members that are at a stop or in
-contact. Everyone else moves freely, which has a closed form.
+Recovered from recordings of the original, which ran on Bullet: a sequential-impulse solver with five sweeps over joint
+limits, motors and contacts. Those sweeps decide what a paddle pushed against its stop does, and how the ball leaves a
+moving paddle, so they are repeated here for members at a stop or in contact. All others have a closed form.
 
 Arrays carry members on the leading axis; the six joints are paddle 0 (x, y), paddle 1 (x, y), ball (x, y),
 each relative to the body's own origin. `xp` is numpy or jax.numpy.
@@ -71,8 +70,7 @@ def _where(xp: Any, mask: Any, solve: Callable[..., Any], otherwise: Any, *array
 class _Joints:
     """Motors and stops of paddle joints, as rows of the sequential-impulse solver.
 
-    `change` is the change of joint speed so far. Each row remembers what it has added itself: a motor stays
-    within its limit, and a stop only pushes inward.
+    `change` is that of joint speed so far. A row remembers what it added: motors keep a limit, stops push inward.
     """
 
     def __init__(self, xp: Any, over: Any, outward: Any, velocity: Any, wish: Any, limit: Any) -> None:
@@ -91,11 +89,8 @@ class _Joints:
 
 
 def _solve_stops(xp: Any, *rows: Any) -> Any:
-    """Motors against stops, each joint on its own.
-
-    Bullet turns the order of the rows around in every other sweep, and a row repeated at once changes
-    nothing, so its five sweeps are these six rows.
-    """
+    """Motors against stops, each joint on its own. Bullet turns the order of the rows around in every other sweep, and
+    a row repeated at once changes nothing, so its five sweeps are these six rows."""
     joints = _Joints(xp, *rows)
     for _ in range(3):
         joints.stops()

@@ -1,4 +1,4 @@
-"""dm-cartpole-*: balance or swing up poles on a cart; the Control Suite's cartpole with its smooth reward."""
+"""Poles to balance or swing up: dm-pendulum-swingup, and dm-cartpole-* with its smooth reward; the Control Suite's."""
 
 import xml.etree.ElementTree as ET
 from typing import Any
@@ -8,13 +8,34 @@ import numpy as np
 from quell.tasks.base import Draws, State
 from quell.tasks.control_suite.base import ControlSuiteTask, bell, dome, find
 
+UPRIGHT_COSINE = float(np.cos(np.deg2rad(8)))
+
+
+class PendulumSwingup(ControlSuiteTask):
+    name = "dm-pendulum-swingup"
+    summary = "swing a pendulum up and hold it, sparse reward (Control Suite)"
+    obs_size, action_size = 3, 1
+    domain, frame_skip = "pendulum", 1
+
+    def draw(self, model: Any, rng: np.random.Generator) -> Draws:
+        return (rng.uniform(-np.pi, np.pi, 1),)
+
+    def initial(self, xp: Any, model: Any, draws: Draws) -> tuple[Any, Any]:
+        return draws[0], xp.zeros(1)
+
+    def observe(self, xp: Any, state: State) -> Any:
+        angle = state["qpos"]
+        return xp.concatenate([xp.cos(angle), xp.sin(angle), state["qvel"]], axis=1)
+
+    def reward(self, xp: Any, before: State, action: Any, after: State, ended: Any) -> Any:
+        return xp.where(xp.cos(after["qpos"][:, 0]) >= UPRIGHT_COSINE, 1.0, 0.0)
+
 
 class Cartpole(ControlSuiteTask):
     """The poles form a chain of hinges about one axis: a pole's angle is the sum of the hinges up to it."""
 
     action_size = 1
-    domain = "cartpole"
-    frame_skip = 1
+    domain, frame_skip = "cartpole", 1
 
     def observe(self, xp: Any, state: State) -> Any:
         angles = _pole_angles(xp, state)
@@ -77,4 +98,4 @@ def _pole_angles(xp: Any, state: State) -> Any:
     return xp.cumsum(state["qpos"][:, 1:], axis=1)
 
 
-TASKS = [CartpoleBalance, CartpoleSwingup, CartpoleTwoPoles]
+TASKS = [PendulumSwingup, CartpoleBalance, CartpoleSwingup, CartpoleTwoPoles]
