@@ -34,13 +34,9 @@ class Trainer:
         self.config = config
         self.task = task or make_task(config)
         self.problem = make_problem(config, self.task)
+        self.most_pairs = max(config.pairs, min(MOST_PAIRS, config.batch_steps // (2 * SHORTEST)))
         members = max(2 * self.most_pairs, config.eval_episodes)
         self.engine = make_engine(compute, self.task, self.problem, members=members, states=config.step.states)
-
-    @property
-    def most_pairs(self) -> int:
-        """The most pairs an iteration may have."""
-        return max(self.config.pairs, min(MOST_PAIRS, self.config.batch_steps // (2 * SHORTEST)))
 
     def pairs(self, state: TrainState) -> int:
         """So many that they take about `batch_steps`, going by the episodes so far; at least `pairs`."""
