@@ -7,8 +7,6 @@ Names are loaded when first used, so that importing quell costs nothing.
 """
 
 import importlib
-import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -33,9 +31,24 @@ __version__ = "0.1.0"
 
 _ROOMS = ("estimate", "figures", "perturb", "policy", "stats", "tasks", "theory", "update")
 _MODULES = {name: f"quell.{name}" for name in _ROOMS} | {"metrics": "quell.runs.metrics"}
-_IMPORTS = re.findall(r"^    from (\S+) import (.+)$", Path(__file__).read_text(), re.MULTILINE)
-_HOME = {name: module for module, names in _IMPORTS for name in names.split(", ")}
-"""Where each name lives, as the imports above say, which only type checkers carry out."""
+_HOMES = {
+    "quell.api": "Result TrainedPolicy evaluate load resume train",
+    "quell.errors": "QuellError UsageError",
+    "quell.estimate": "Estimate Estimator Needs Problem Rows",
+    "quell.estimate.control_variate": "ControlVariate",
+    "quell.estimate.policy_gradient": "PolicyGradient",
+    "quell.estimate.score": "Score",
+    "quell.perturb": "Directions Draw",
+    "quell.policy": "CategoricalPolicy DeterministicPolicy GaussianPolicy Policy",
+    "quell.rollout": "Engine",
+    "quell.rollout.cluster": "Ray",
+    "quell.rollout.cpu": "Cpu",
+    "quell.training.callbacks": "Callback",
+    "quell.types": "Batch Episodes Pair Rollouts Trajectories",
+    "quell.update": "Context Step",
+    "quell.variances": "variance",
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 __all__ = ["Batch", "Callback", "CategoricalPolicy", "Context", "ControlVariate", "Cpu", "DeterministicPolicy"]
 __all__ += ["Directions", "Draw", "Engine", "Episodes", "Estimate", "Estimator", "GaussianPolicy", "Needs", "Pair"]
