@@ -93,7 +93,7 @@ SHAKY = {"policy.init_std": 1.0, "step": Natural(kl=0.02), "estimator.gamma": 0.
 NARROW = {"directions.sigma": 0.005, "pairs": 1, "batch_steps": 2000}
 """Where the gait is found soon: perturbations that hardly disturb it, and twice as many steps."""
 ANYWHERE = {"shared_reset": False, "critic.kept": 15, "critic.updates": 200, "policy.init_std": 1.0}
-"""Where episodes begin in any position: no two of a batch in the same, a critic that remembers many, and larger noise."""
+"""Where episodes begin in any position: none from where another did, a critic that remembers many, larger noise."""
 SMALL_BATCHES = {
     "estimator.gamma": 0.99,
     "estimator.trace": 0.95,
