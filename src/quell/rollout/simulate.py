@@ -57,10 +57,8 @@ class LocalSimulator:
 
 def member_theta(problem: Problem, theta: Array, episodes: Episodes, pair: int, sign: int) -> Array:
     """theta + sigma * eps of one member."""
-    if sign == 0 or problem.directions.sigma == 0:
-        return theta
-    eps = directions_of(problem, episodes, pair)[0 if sign > 0 else 1]
-    return np.asarray(perturbed(theta, problem.directions.sigma, eps))
+    sigma = problem.directions.sigma if sign else 0.0
+    return np.asarray(perturbed(theta, sigma, directions_of(problem, episodes, pair)[sign < 0])) if sigma else theta
 
 
 def _generators(seed: int, episodes: Episodes, pair: int, sign: int) -> tuple[np.random.Generator, np.random.Generator]:

@@ -68,10 +68,8 @@ class ChosenCoefficients(Coefficients):
 
 @dataclass(frozen=True)
 class InParameters:
-    """Plain ES, then every subset of the columns in every variant, by total variance.
-
-    State: decayed sums of products per coordinate, and every candidate's score in every layer.
-    """
+    """Plain ES, then every subset of the columns in every variant, by total variance. State: decayed sums of products
+    per coordinate, and every candidate's score in every layer."""
 
     space: Space
 
@@ -124,9 +122,7 @@ class InParameters:
 @dataclass(frozen=True)
 class InPolicy:
     """Plain ES, then every subset with one coefficient for all layers or one per layer, by what it does to the policy.
-
-    State: decayed products P, one row for each column's part in each layer, and every candidate's score.
-    """
+    State: decayed products P, one row for each column's part in each layer, and every candidate's score."""
 
     space: Space
 

@@ -24,11 +24,7 @@ COPIES = 16  # of theta, at least: a worker's, a step's state, directions, gradi
 
 
 class CpuEngine(Engine):
-    """Runs episodes on worker processes; results are the same for any number of them.
-
-    `members` is the largest number of episodes ever asked for at once. The arrays of a Rollouts are views of shared
-    memory, valid until the next call. A worker that dies, or stands still for too long, is replaced.
-    """
+    """Runs episodes on worker processes; results, views of shared memory, are the same for any number of them."""
 
     def __init__(self, task: Task, problem: Problem, compute: Cpu, *, members: int, states: int = 0) -> None:
         self._task, self._problem, self._how = task, problem, compute.sum
