@@ -56,9 +56,7 @@ class CpuEngine(Engine):
         arrays["theta"][:] = theta
         if normaliser is not None:
             arrays["obs_mean"][:], arrays["obs_scale"][:] = normaliser.normaliser()
-        shares = [
-            rows[part.start : part.stop] for part in shards(len(rows), len(self.crew))
-        ]  # neighbours share directions
+        shares = [rows[part.start : part.stop] for part in shards(len(rows), len(self.crew))]  # pairs stay together
         doing = partial(describe_members, self._task, self._problem.seed, episodes)
         self.crew.run([Job((episodes, share, normaliser is not None), partial(doing, share)) for share in shares])
         return self.results(episodes)
