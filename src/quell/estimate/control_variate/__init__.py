@@ -70,7 +70,7 @@ class ControlVariate:
         return [ValueFunction(kind, size, decay=self.value_decay) for kind in kinds]
 
     def space(self, problem: Problem) -> Space:
-        """What coefficients are for; to try: the first discount, each value function with it, all discounts, everything."""
+        """What coefficients are for; to try: one discount, each value function with it, all discounts, and all."""
         count, total = self.discount.columns, self.discount.columns + len(self.values)
         subsets = [(0,), *((0, k) for k in range(count, total)), tuple(range(count)), tuple(range(total))]
         layers = tuple(where for where, _ in problem.policy.layout.values())
