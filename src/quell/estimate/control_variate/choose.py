@@ -57,13 +57,8 @@ class ChosenCoefficients(Coefficients):
     def update(self, space: Space, state: State, products: Products, ready: Array) -> tuple[State, Metrics]:
         """Score every candidate on a batch, then learn from it."""
         moments, scores = self._candidates(space).learn(state, products, np.concatenate([[True], ready]))
-        state = {
-            **state,
-            "moments": self.decay * state["moments"] + moments,
-            "pairs": self.decay * state["pairs"] + products.count,
-            "scores": MEMORY * state["scores"] + scores,
-        }
-        return state, {}
+        learned = {"moments": self.decay * state["moments"] + moments, "scores": MEMORY * state["scores"] + scores}
+        return {**state, **learned, "pairs": self.decay * state["pairs"] + products.count}, {}
 
 
 @dataclass(frozen=True)
