@@ -10,7 +10,7 @@ import numpy as np
 from quell.estimate import Estimator
 from quell.rollout import default_compute
 from quell.variances.fisher import Geometry
-from quell.variances.measure import Measurement, measure
+from quell.variances.measure import Measurement, Session
 from quell.variances.points import Point, find_point
 from quell.variances.rows import Row, find_rows
 
@@ -34,7 +34,7 @@ def run(
 ) -> Measurement:
     where = where or point()
     rows = find_rows(methods, where.sigma)
-    return measure(where, rows, iterations, warmup, compute=default_compute(workers))
+    return Session(where, default_compute(workers)).measure(rows, iterations, warmup)
 
 
 def shape(where: Point) -> Geometry:

@@ -25,6 +25,10 @@ def test_mean_std_by_hand() -> None:
     assert math.isnan(alone.std)
 
 
+def test_intervals_in_words() -> None:
+    assert f"{stats.Interval(0.5, 0.451, 0.549):.2f}" == "0.50 [0.45, 0.55]"
+
+
 def test_bold_by_hand() -> None:
     results = {"a": MeanStd(10, 2), "b": MeanStd(7, 1), "c": MeanStd(6.9, 1), "d": MeanStd(9, math.nan)}
     assert stats.bold(results) == {"a", "b", "d"}  # b touches at 8, c stops at 7.9

@@ -37,11 +37,14 @@ class MeanStd:
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate and the interval about it, at 95% unless said otherwise."""
+    """An estimate and the interval about it, at 95% unless said otherwise; f"{interval:.2f}" is "0.50 [0.45, 0.55]"."""
 
     value: float
     low: float
     high: float
+
+    def __format__(self, spec: str) -> str:
+        return f"{self.value:{spec}} [{self.low:{spec}}, {self.high:{spec}}]"
 
 
 def spread(values: ArrayLike, ddof: int = 0) -> float:

@@ -179,9 +179,8 @@ def simulate(
         for start in range(0, repeats, chunk)
     ]
     re, es, cv, xy, yy, ortho, ortho_cv, ortho_xy, ortho_yy = np.concatenate(parts, axis=1)
-    variances = {"es": es, "ortho": ortho, "re": re, "cv": cv, "ortho_cv": ortho_cv}
-    etas = {"eta": _ratio(-xy, yy), "ortho_eta": _ratio(-ortho_xy, ortho_yy)}
-    return Simulated(**{name: _mean(errors) for name, errors in variances.items()}, **etas)
+    variances = map(_mean, (es, ortho, re, cv, ortho_cv))
+    return Simulated(*[*variances, _ratio(-xy, yy), _ratio(-ortho_xy, ortho_yy)])
 
 
 def check_simulation(d: int, n: int, repeats: int) -> None:

@@ -17,6 +17,7 @@ from quell.keys import Purpose, generator
 from quell.policy.act import to_environment
 from quell.tasks.base import Task
 
+Size = tuple[int, int]  # width and height, in pixels
 RENDERERS = ("egl", "osmesa")
 WHAT_TO_INSTALL = (
     "no off-screen renderer works; on Debian or Ubuntu: apt-get install libegl1 libgl1-mesa-dri (MUJOCO_GL=egl) "
@@ -54,13 +55,7 @@ def check_film(path: Path) -> Path:
 
 
 def film(
-    result: Result,
-    path: Path,
-    *,
-    seed: int = 0,
-    sample: bool = False,
-    size: tuple[int, int] = (480, 360),
-    seconds: float = 10,
+    result: Result, path: Path, *, seed: int = 0, sample: bool = False, size: Size = (480, 360), seconds: float = 10
 ) -> float:
     """Write the first `seconds` (simulated time) of an episode to an mp4 or gif; returns the whole episode's return.
 
@@ -103,7 +98,7 @@ def _choose_renderer(task: Task) -> None:
                 raise
 
 
-def _draw(picture: Any, size: tuple[int, int]) -> NDArray[np.uint8]:
+def _draw(picture: Any, size: Size) -> NDArray[np.uint8]:
     try:
         return np.asarray(picture(*size))
     except UsageError:

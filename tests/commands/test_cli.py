@@ -15,7 +15,7 @@ import quell
 import quell.errors
 from quell.cli import COMMANDS, main
 from quell.commands.doctor import CORE
-from quell.errors import EngineFailure
+from quell.errors import EngineFailure, QuellError
 
 FAST = ["--horizon", "20", "--pairs", "2", "--batch-steps", "0", "--steps", "160", "--eval-episodes", "1"]
 FAST += ["--workers", "1"]
@@ -126,7 +126,6 @@ def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_doctor_finds_what_is_wrong(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quell.commands.doctor._renders", lambda: (False, "nothing to render with"))
     monkeypatch.setattr("quell.commands.doctor.CORE", ("numpy", "no-such-package"))
     assert main(["doctor"]) == 1
     assert "MISSING  no-such-package" in capsys.readouterr().out
@@ -134,6 +133,10 @@ def test_doctor_finds_what_is_wrong(capsys: pytest.CaptureFixture[str], monkeypa
     def fail() -> float:
         raise EngineFailure("no processes left")
 
+    def blind() -> str:
+        raise QuellError("nothing to render with")
+
+    monkeypatch.setattr("quell.video.working_renderer", blind)
     monkeypatch.setattr("quell.commands.doctor.CORE", ("numpy",))
     monkeypatch.setattr("quell.commands.doctor._trains", fail)
     monkeypatch.setitem(quell.errors.EXTRAS, "dm", "no_such_module")

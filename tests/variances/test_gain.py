@@ -11,6 +11,7 @@ from quell.policy.network import Policy
 from quell.rollout import default_compute
 from quell.variances.fisher import STATES, Geometry, geometry
 from quell.variances.gain import gains, step
+from quell.variances.measure import Session
 from quell.variances.points import find_point
 
 
@@ -68,8 +69,8 @@ def test_states_are_those_the_policy_visits() -> None:
 
 def test_gains() -> None:
     found = run(["auto"], iterations=12)
-    sizes = {"estimates": 10, "episodes": 4, "compute": default_compute(1)}
-    worth = gains(found, ["es", "auto"], [("raw", 0.3), ("kl", 0.01)], shape(found.point), **sizes)  # type: ignore[arg-type]
+    session = Session(found.point, default_compute(1))
+    worth = gains(session, found, ["es", "auto"], [("raw", 0.3), ("kl", 0.01)], shape(found.point), 10, 4)
     assert [(g.name, g.kind) for g in worth] == [("es", "raw"), ("auto", "raw"), ("es", "kl"), ("auto", "kl")]
     assert worth[0].over_es.value == 0
     assert all(g.gain.low < g.gain.value < g.gain.high for g in worth)

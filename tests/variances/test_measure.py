@@ -28,7 +28,7 @@ from quell.policy.network import Policy
 from quell.rollout import default_compute
 from quell.types import Array, Batch, Episodes, State, Sums
 from quell.variances.fisher import Geometry
-from quell.variances.measure import Measurement, Session, measure
+from quell.variances.measure import Measurement, Session
 from quell.variances.points import find_point
 from quell.variances.rows import CV, Row, find_row, find_rows
 from quell.variances.summary import summarise
@@ -143,7 +143,7 @@ def test_bias_in_every_metric_against_the_closed_form() -> None:
     settings = {"policy.hidden": (), "policy.init_std": 0.7, "sigma": 0.3, "pairs": 150}
     where = find_point(LinearGaussian(), "init", preset="paper", seed=1, settings=settings)
     rows = find_rows([Halved(shaping="none"), "cv"], where.sigma)
-    repeats = measure(where, rows, 60, 3, compute=default_compute(1))
+    repeats = Session(where, default_compute(1)).measure(rows, 60, 3)
     space = Geometry(where.policy, where.theta, np.ones((4, 1), np.float32))
     es, halved, cv = summarise(repeats, space, np.random.default_rng(0))
     assert (halved.biased, cv.biased) == (True, False)
@@ -193,7 +193,7 @@ def test_a_biased_estimator_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     for broken in (False, True):
         if broken:
             monkeypatch.setattr(cv_module, "advantages", printed)
-        repeats = measure(where, rows, 40, 10, compute=default_compute(1))
+        repeats = Session(where, default_compute(1)).measure(rows, 40, 10)
         summary = summarise(repeats, shape(where), np.random.default_rng(0))[1]
         assert (abs(summary.bias.along) > 4) == broken
         assert (abs(summary.bias.worst) > 4) == broken
@@ -204,10 +204,10 @@ def test_a_biased_estimator_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_estimators_that_do_not_fit_are_refused() -> None:
     where = find_point("lqr-302", "init", preset="paper", seed=0, settings={"policy": "deterministic"})
     with pytest.raises(UsageError, match="stochastic"):
-        measure(where, [find_row("cv", 0.1)], 2, 1, compute=default_compute(1))
+        Session(where, default_compute(1)).measure([find_row("cv", 0.1)], 2, 1)
     mixed = dataclasses.replace(find_row("pg", 0.1), directions=Gaussian())
     with pytest.raises(UsageError, match="does not take"):
-        measure(point(), [mixed], 2, 1, compute=default_compute(1))
+        Session(point(), default_compute(1)).measure([mixed], 2, 1)
 
 
 def test_policy_layout_of_the_toy() -> None:

@@ -92,7 +92,16 @@ def test_bad_requests_are_refused(words: list[str], capsys: pytest.CaptureFixtur
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [*SMALL, "--workers", "1", "--methods", "cv,auto", "--json", str(tmp_path / "a" / "v.json")]
-    words += ["--gain", "sign:0.01", "--gain-estimates", "3", "--figure", str(tmp_path / "v.png")]
+    words += [
+        "--gain",
+        "sign:0.01",
+        "--gain-estimates",
+        "3",
+        "--gain-methods",
+        "es, cv-paper,auto",
+        "--figure",
+        str(tmp_path / "v.png"),
+    ]
     assert cli.main(["variance", *words]) == 0
     out = capsys.readouterr().out
     assert "cv-paper" in out  # --gain needs it, so it is measured too

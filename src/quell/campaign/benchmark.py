@@ -73,7 +73,7 @@ def _chances(found: Grid, methods: Sequence[str]) -> str:
         for name in others:
             if first in row and name in row:
                 chance, said = verdict(scores(row[first]), scores(row[name]))
-                shown = "" if chance is None else f"{chance.value:.2f} [{chance.low:.2f}, {chance.high:.2f}], "
+                shown = "" if chance is None else f"{chance:.2f}, "
                 cells.append(shown + said)
             else:
                 cells.append("")

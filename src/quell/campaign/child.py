@@ -27,8 +27,7 @@ from quell.tasks import trusted
 from quell.training.callbacks import Callback
 from quell.training.loop import run_training
 
-PATIENCE = 120.0
-"""Seconds to wait for the child of a killed runner to let go of the run folder."""
+PATIENCE = 120.0  # seconds to wait for the child of a killed runner to let go of the run folder
 
 
 class Reporter(Callback):

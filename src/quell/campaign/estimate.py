@@ -18,28 +18,21 @@ STEPS_PER_SECOND = {
 }
 """Training steps per second of plain ES on one core, roughly."""
 OTHER_TASK = 5_000
-GRADIENT_MICROSECONDS = {"cv": 6.0, "pg": 4.0, "trpo": 6.0}
-"""Time per step that policy gradients add."""
+GRADIENT_MICROSECONDS = {"cv": 6.0, "pg": 4.0, "trpo": 6.0, "ppo": 6.0}  # time per step that policy gradients add
 MANY_UPDATES = 10
-START = 4.0
-"""Seconds a run takes to start and end."""
+START = 4.0  # seconds a run takes to start and end
 
 
 def seconds_of(job: Job, known: dict[tuple[str, str], float]) -> float:
     """Time one run takes on one core, with its evaluations."""
     task, method = job.config.task, job.config.method
-    speed = known.get((task, method)) or _tabled(task, method)
+    plain = STEPS_PER_SECOND.get(task, OTHER_TASK)
+    extra = GRADIENT_MICROSECONDS.get(method.partition("+")[0], 0.0) * 1e-6
+    speed = known.get((task, method)) or 1 / (1 / plain + extra * (MANY_UPDATES if method.endswith("+m") else 1))
     horizon = make_task(job.config).horizon
-    evaluated = 3 * job.episodes * horizon / STEPS_PER_SECOND.get(task, OTHER_TASK)
+    evaluated = 3 * job.episodes * horizon / plain
     trained = max(job.config.steps, 2 * job.config.pairs * horizon)  # one iteration at least
     return START + 1.1 * trained / speed + evaluated
-
-
-def _tabled(task: str, method: str) -> float:
-    """Steps per second, without experience."""
-    per_step = 1 / STEPS_PER_SECOND.get(task, OTHER_TASK)
-    extra = GRADIENT_MICROSECONDS.get(method.partition("+")[0], 6.0 if method.startswith("ppo") else 0.0)
-    return 1 / (per_step + extra * 1e-6 * (MANY_UPDATES if method.endswith("+m") else 1))
 
 
 def known_speeds(out: Path) -> dict[tuple[str, str], float]:

@@ -11,8 +11,7 @@ from quell.errors import UsageError
 from quell.runs.folder import folder_name
 from quell.runs.record import read
 
-STOPPED = 75
-"""Exit code of a run's process that was asked to stop; the run can be continued."""
+STOPPED = 75  # exit code of a run's process that was asked to stop; the run can be continued
 
 
 @dataclass(frozen=True)
@@ -20,8 +19,7 @@ class Budget:
     """How long runs are: a share of a task's whole budget, or steps as given (some tasks may have their own)."""
 
     share: float = 1.0
-    steps: Mapping[str, int] = field(default_factory=dict)
-    """By task; "" is every other one."""
+    steps: Mapping[str, int] = field(default_factory=dict)  # by task; "" is every other one
 
     @staticmethod
     def parse(share: float, words: Sequence[str]) -> "Budget":
@@ -59,16 +57,11 @@ class Job:
     """One run, and where it leaves what."""
 
     config: Config
-    runs: Path
-    """Where run folders are made."""
-    record: Path
-    """The small file a finished run leaves."""
-    episodes: int
-    """Episodes of the final evaluation."""
-    label: str = ""
-    """Distinguishes runs of one method with different settings."""
-    trust: str = ""
-    """module:function that makes the environment, if it is the user's own, as the user named it."""
+    runs: Path  # where run folders are made
+    record: Path  # the small file a finished run leaves
+    episodes: int  # episodes of the final evaluation
+    label: str = ""  # distinguishes runs of one method with different settings
+    trust: str = ""  # module:function that makes the environment, if it is the user's own, as the user named it
 
     @property
     def title(self) -> str:
@@ -83,9 +76,8 @@ class Job:
     def check(self) -> None:
         """Complain if the record of a run with another config lies where this one's goes."""
         if self.done and (differing := changed(read(self.record).config, self.config)):
-            raise UsageError(
-                f"{str(self.record)!r} was made with another {', '.join(differing)}; remove it or choose another --out"
-            )
+            made = f"{str(self.record)!r} was made with another {', '.join(differing)}"
+            raise UsageError(f"{made}; remove it or choose another --out")
 
     @property
     def timings(self) -> Path:

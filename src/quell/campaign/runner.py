@@ -92,15 +92,10 @@ class Runner:
         with self._lock:
             if self._stopping:
                 return None
-            child = subprocess.Popen(
-                [sys.executable, "-P", "-m", "quell.campaign.child", job.encode()],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                env={**os.environ, **ONE_THREAD},
-                start_new_session=True,  # Ctrl-C reaches us alone, and we pass it on
-            )
+            command = [sys.executable, "-P", "-m", "quell.campaign.child", job.encode()]
+            pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+            own = {**os.environ, **ONE_THREAD}  # in a session of its own: Ctrl-C reaches us alone, and we pass it on
+            child = subprocess.Popen(command, env=own, text=True, start_new_session=True, **pipes)
             self._children.add(child)
             return child
 

@@ -14,6 +14,7 @@ from quell.commands.arguments import UNSET
 from quell.commands.settings import own_task
 from quell.runs import Run
 from quell.runs.find import newest
+from quell.runs.record import variance_ratio
 from quell.training.methods import falls_back
 
 
@@ -62,15 +63,13 @@ def report(result: Result) -> int:
         print(f"    best  {_score(result.best, best['eval/mean_action_std'])}  (mean action, {whose})")
     if result.steps < config.steps:
         print(f"  stopped early: the target of {config.target:g} is reached")
-    es = [row["variance/es"] for row in result.history if row.get("variance/es") is not None]
-    own = [row["variance/method"] for row in result.history if row.get("variance/es") is not None]
     if result.history and all(row.get("trouble/flat") for row in result.history):
         value = result.history[-1]["return/mean"]
         print(f"  every episode returned {value:g}: no reward was seen, so there was nothing to learn from")
     elif falls_back(config):
         print("  plain ES: policy gradients overflow on this task, and no control variate is made of them")
-    elif config.method == "cv" and sum(es) > 0:
-        print(f"  gradient variance  {sum(own) / sum(es):.3f} of plain ES")
+    elif config.method == "cv" and (ratio := variance_ratio(result.history)) is not None:
+        print(f"  gradient variance  {ratio:.3f} of plain ES")
     if result.history and (trouble := result.history[-1]["trouble/total"]):
         print(f"  trouble in {trouble:.0f} iterations (see trouble/* in metrics.jsonl)")
     for note in result.task.notes():

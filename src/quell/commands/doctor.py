@@ -36,26 +36,20 @@ def main(arguments: list[str]) -> int:
     for extra, module in EXTRAS.items():
         there = find_spec(module) is not None
         print(f"  ok       extra {extra}" if there else f"  not here extra {extra}: pip install 'quell[{extra}]'")
-    works, message = _renders()
-    print(f"  {'ok      ' if works else 'not here'} rendering for `quell play`: {message}")
     if not healthy:
         return 1
+    from quell.video import working_renderer  # here, as below: what is missing is to be reported, not to stop us
+
+    try:
+        print(f"  ok       rendering for `quell play`: MUJOCO_GL={working_renderer()}")
+    except QuellError as error:
+        print(f"  not here rendering for `quell play`: {error}")
     try:
         print(f"  ok       trained two iterations in {_trains():.1f} s")
     except QuellError as error:
         print(f"  FAILED   training: {error}")
         return 1
     return 0
-
-
-def _renders() -> tuple[bool, str]:
-    """Whether an off-screen picture can be drawn, and with what."""
-    from quell.video import working_renderer  # here, as below: what is missing is to be reported, not to stop us
-
-    try:
-        return True, f"MUJOCO_GL={working_renderer()}"
-    except QuellError as error:
-        return False, str(error)
 
 
 def _trains() -> float:

@@ -13,7 +13,7 @@ from quell.campaign.plan import Budget, Job, record_path
 from quell.campaign.runner import Outcome, Runner
 from quell.commands.arguments import UNSET, parse
 from quell.config import Preset, check_out
-from quell.errors import UsageError, did_you_mean, require
+from quell.errors import UsageError, require
 from quell.paper import theorem
 from quell.paper.entries import ENTRIES, choose
 from quell.paper.published import paper_steps
@@ -90,10 +90,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _check(parsed: Arguments) -> None:
-    known = (*ENTRIES, "theorem", "render")
-    if parsed.entry not in known:
-        hint = did_you_mean(parsed.entry, known)
-        raise UsageError(f"unknown entry {parsed.entry!r}{hint}; there are: {', '.join(known)}")
+    choose([parsed.entry], (*ENTRIES, "theorem", "render"), "entry")
     for name, value in (("seeds", parsed.seeds), ("episodes", parsed.episodes), ("jobs", parsed.jobs)):
         if value is not None and value < 1:
             raise UsageError(f"--{name} {value} must be at least 1")

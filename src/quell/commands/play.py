@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from quell.commands.arguments import parse
 from quell.commands.common import OfRun, described
@@ -38,7 +37,6 @@ def main(arguments: list[str]) -> int:
     if not 0 < parsed.seconds <= LONGEST:
         raise UsageError(f"--seconds {parsed.seconds} must be greater than 0, and at most {LONGEST}")
     result = parsed.load()
-    look: dict[str, Any] = {"size": parsed.size, "seconds": parsed.seconds}
-    total = film(result, parsed.video, seed=parsed.seed, sample=parsed.sample, **look)
+    total = film(result, parsed.video, seed=parsed.seed, sample=parsed.sample, size=parsed.size, seconds=parsed.seconds)
     print(f"{described(result)}\n  {parsed.video}: an episode whose return is {total:.1f}")
     return 0

@@ -37,11 +37,9 @@ def main(arguments: list[str]) -> int:
     parsed = parse(Arguments, arguments, prog="quell report", description=DESCRIPTION)
     check_videos(parsed.video)
     check_file(parsed.out, "out")
-    newest = next(filter(None, map(standing, run_folders(*parsed.paths))), None)
-    page = build(
-        parsed.paths, title=parsed.title, videos=parsed.video, labels=LABELS, tables=html_tables, newest=newest
-    )
+    run = next(filter(None, map(standing, run_folders(*parsed.paths))), None)
+    page = build(parsed.paths, title=parsed.title, videos=parsed.video, labels=LABELS, tables=html_tables, newest=run)
     data = page.encode(errors="replace")  # there may be half a character in somebody's name
     parsed.out.write_bytes(data)
-    print(f"{parsed.out} ({len(data) / 1e6:.1f} MB)" + (f"; the newest run: {newest.path}" if newest else ""))
+    print(f"{parsed.out} ({len(data) / 1e6:.1f} MB)" + (f"; the newest run: {run.path}" if run else ""))
     return 0

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-import math
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -108,11 +108,8 @@ def _sweep(words: tuple[str, ...]) -> list[tuple[dict[str, Any], list[float], st
         values = [float(text) for text in texts]
     except ValueError:
         raise UsageError(f"--sweep needs numbers, got {' '.join(texts)!r}") from None
-    if (
-        not all(0 < value < math.inf for value in values)
-        or (name == "gamma" and max(values) > 1)
-        or (name == "pairs" and not all(value.is_integer() for value in values))
-    ):
+    most = 1.0 if name == "gamma" else sys.float_info.max
+    if not all(0 < value <= most and (name != "pairs" or value.is_integer()) for value in values):
         raise UsageError(f"--sweep {name}: values out of range: {' '.join(texts)}")
     if name == "gamma":
         return [({}, values, "")]

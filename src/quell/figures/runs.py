@@ -14,10 +14,10 @@ from quell.types import Array
 if TYPE_CHECKING:
     from quell.api import Result
 
-Panels = Mapping[str, Mapping[str, Sequence[Record]]]
-"""Title -> method -> its runs."""
-SHOWN = (-1.0, 3.0)
-"""Range of the bars; those beyond carry their value."""
+Panel = Mapping[str, Sequence[Record]]  # method -> its runs
+Panels = Mapping[str, Panel]  # by title
+Seconds = Mapping[tuple[str, str], float]  # (title, method) -> how long its runs took
+SHOWN = (-1.0, 3.0)  # range of the bars; those beyond carry their value
 
 
 def curves(groups: "Mapping[str, Sequence[Result]]", path: Path | str, *, title: str = "") -> None:
@@ -43,16 +43,12 @@ def curves(groups: "Mapping[str, Sequence[Result]]", path: Path | str, *, title:
 
 
 def curve_panels(
-    panels: Panels,
-    *paths: Path,
-    upper: bool = False,
-    within_reach: bool = False,
-    seconds: Mapping[tuple[str, str], float] | None = None,
+    panels: Panels, *paths: Path, upper: bool = False, within_reach: bool = False, seconds: Seconds | None = None
 ) -> None:
     """One panel per title: return while training, mean and standard deviation over seeds.
 
     `within_reach`: what falls far below where it started leaves the panel, so that the rest can be seen.
-    `seconds`: (title, method) -> how long its runs took; drawn against time then, where that is known.
+    `seconds`: drawn against time then, where that is known.
     """
     from matplotlib.lines import Line2D
 
@@ -82,12 +78,7 @@ def curve_panels(
 
 
 def _panel(
-    axes: Any,
-    panel: Mapping[str, Sequence[Record]],
-    used: Mapping[str, Any],
-    paces: Mapping[str, float],
-    *,
-    within_reach: bool,
+    axes: Any, panel: Panel, used: Mapping[str, Look], paces: Mapping[str, float], *, within_reach: bool
 ) -> None:
     """`paces`: method -> what a step counts on the axis below; others are not drawn."""
     starts, highest = [], []

@@ -1,8 +1,5 @@
 """The scores the paper printed: facts, the reference for every reproduction."""
 
-STEPS = 20_000_000
-LQR_STEPS = 4_000_000
-
 LABELS = {
     **{"lqr": "LQR", "swimmer": "Swimmer", "halfcheetah": "HalfCheetah", "walker2d": "Walker"},
     **{"roboschool-pong": "Pong(R)", "roboschool-halfcheetah": "HalfCheetah(R)", "bipedalwalker": "BipedalWalker"},
@@ -13,8 +10,8 @@ LABELS = {
 }
 """Our name of each of the 16 tasks -> the paper's, in the paper's order."""
 
-_COLUMNS = ("es", "ortho", "gcmc", "qmc", "cv", "pg", "ppo", "trpo", "det")
 _SCORES = """
+task                   es       ortho     gcmc      qmc        cv       pg        ppo       trpo      det
 lqr                    -176±12  -1337±573 -1246±502 -5634±1059 -143±4   -7243±275 -         -         -
 swimmer                141±20   171±47    94±19     16±2       237±33   -132±5    11±7      11±7      191±100
 halfcheetah            1339±178 1185±76   1375±58   -3466±338  1897±232 -180±4    -175±20   -174±16   1645±1298
@@ -33,23 +30,30 @@ dm-quadruped-walk      200±19   234±10    82±11     133±9      239±10   100
 dm-quadruped-escape    47±3     52±3      8±2       10±1       51±2     6±1       6±3       10±1      13±8
 """
 
-ABLATION_TASKS = (
-    *("swimmer", "halfcheetah", "dm-pendulum-swingup", "dm-cartpole-balance", "dm-hopper-hop", "dm-quadruped-walk"),
-)
 _ABLATION = """
-ppo       11  -175 0.6 264 0.2  96
-ppo+s     30  126  2   308 0.5  80
-ppo+a     33  67   26  278 0.4  117
-ppo+s+a   31  192  1   386 0.6  106
-ppo+s+m   110 1579 36  652 0.3  180
-ppo+a+m   51  2414 223 771 46   173
-ppo+s+a+m 106 1528 17  750 46.4 144
+task                ppo+s ppo+a ppo+s+a ppo+s+m ppo+a+m ppo+s+a+m
+swimmer             30    33    31      110     51      106
+halfcheetah         126   67    192     1579    2414    1528
+dm-pendulum-swingup 2     26    1       36      223     17
+dm-cartpole-balance 308   278   386     652     771     750
+dm-hopper-hop       0.5   0.4   0.6     0.3     46      46.4
+dm-quadruped-walk   80    117   106     180     173     144
 """
+
+
+def _read(table: str) -> dict[tuple[str, str], str]:
+    (_, *methods), *lines = (line.split() for line in table.strip().splitlines())
+    cells = ((task, method, word) for task, *words in lines for method, word in zip(methods, words, strict=True))
+    return {(task, method): word for task, method, word in cells if word != "-"}
+
+
+SCORES = _read(_SCORES) | _read(_ABLATION)  # (task, method) -> the printed score
+ABLATION_TASKS = tuple(dict.fromkeys(task for task, _ in _read(_ABLATION)))
 
 
 def paper_steps(task: str) -> int:
     """The paper's budget."""
-    return LQR_STEPS if task.startswith("lqr") else STEPS
+    return 4_000_000 if task.startswith("lqr") else 20_000_000
 
 
 def label(task: str) -> str:
@@ -60,18 +64,3 @@ def label(task: str) -> str:
 def score(task: str, method: str) -> str | None:
     """'141±20' as printed, or the mean alone for PPO's variants; None where the paper has no number."""
     return SCORES.get((task, method))
-
-
-def _read() -> dict[tuple[str, str], str]:
-    scores: dict[tuple[str, str], str] = {}
-    for line in _ABLATION.strip().splitlines():
-        method, *words = line.split()
-        scores |= {(task, method): word for task, word in zip(ABLATION_TASKS, words, strict=True)}
-    for line in _SCORES.strip().splitlines():
-        task, *words = line.split()
-        scores |= {(task, method): word for method, word in zip(_COLUMNS, words, strict=True) if word != "-"}
-    return scores
-
-
-SCORES = _read()
-"""(task, method) -> the printed score."""

@@ -81,11 +81,8 @@ def runs_of(entry: Entry, records: Iterable[Record]) -> Grid:
 def _table(group: Path, name: str, entry: Entry, runs_by_task: Grid) -> list[Path]:
     table = build(entry, runs_by_task)
     comment = f"Made by `quell paper render` from the runs in `{group.name}/summaries`."
-    contents = {
-        "md": formats.markdown(table, comment),
-        "tex": formats.latex(table, comment),
-        "html": HTML.format(title=entry.title, body=formats.html(table)),
-    }
+    contents = {"md": formats.markdown(table, comment), "tex": formats.latex(table, comment)}
+    contents["html"] = HTML.format(title=entry.title, body=formats.html(table))
     for ending, text in contents.items():
         (group / f"{name}.{ending}").write_text(text)
     return [group / f"{name}.{ending}" for ending in contents]

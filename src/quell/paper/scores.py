@@ -10,8 +10,7 @@ from quell.paper.published import LABELS
 from quell.runs.record import Record
 from quell.stats import Interval, MeanStd, area_under_curve, iqm_interval, mean_std, probability_of_improvement
 
-Grid = dict[str, dict[str, list[Record]]]
-"""task -> method -> its runs, by seed"""
+Grid = dict[str, dict[str, list[Record]]]  # task -> method -> its runs, by seed
 
 
 @dataclass(frozen=True)
@@ -20,27 +19,21 @@ class Aggregate:
 
     method: str
     tasks: int
-    iqm: Interval
-    """Interquartile mean of scores on a common scale (see `scaled`)."""
-    area: float
-    """Mean area under the learning curve, on the same scale."""
-    improvement: Interval
-    """Probability that a run ends above one of ES."""
+    iqm: Interval  # interquartile mean of scores on a common scale (see `scaled`)
+    area: float  # mean area under the learning curve, on the same scale
+    improvement: Interval  # probability that a run ends above one of ES
     wins: int
     ties: int
-    losses: int
-    """Tasks on which mean ± std lies above, overlaps, or lies below that of ES; a single seed ties."""
+    losses: int  # tasks on which mean ± std lies above, overlaps, or lies below that of ES; a single seed ties
 
 
 def grid(records: Iterable[Record], methods: Sequence[str] = ()) -> Grid:
     """Runs by task and method: the paper's tasks in its order, then others; all methods unless some are named."""
     place = {task: number for number, task in enumerate(LABELS)}
-    order = sorted(records, key=lambda run: (place.get(run.config.task, 99), run.config.task, run.config.seed))
     runs_by_task: Grid = {}
-    for run in order:
-        task, method = run.config.task, run.name
-        if not methods or method in methods:
-            runs_by_task.setdefault(task, {}).setdefault(method, []).append(run)
+    for run in sorted(records, key=lambda run: (place.get(run.config.task, 99), run.config.task, run.config.seed)):
+        if not methods or run.name in methods:
+            runs_by_task.setdefault(run.config.task, {}).setdefault(run.name, []).append(run)
     return runs_by_task
 
 

@@ -8,7 +8,7 @@ from quell.paper.entries import Entry
 from quell.paper.published import label, score
 from quell.paper.scores import Aggregate, Grid, aggregate, scores
 from quell.runs.record import NO_REWARD
-from quell.stats import Interval, MeanStd, bold, mean_std
+from quell.stats import MeanStd, bold, mean_std
 from quell.terminal import numbers
 
 
@@ -20,8 +20,7 @@ class Cell:
     seeds: int
     bold: bool
     published: str | None
-    flat: bool = False
-    """Whether no run saw a reward."""
+    flat: bool = False  # whether no run saw a reward
 
     @property
     def text(self) -> str:
@@ -54,8 +53,7 @@ class Table:
     methods: list[str]
     rows: list[Row]
     aggregates: list[Aggregate]
-    missing: list[str]
-    """Tasks of the paper's table without a run."""
+    missing: list[str]  # tasks of the paper's table without a run
 
     @property
     def head(self) -> list[str]:
@@ -101,9 +99,5 @@ AGGREGATE_HEAD = ("method", "tasks", "IQM", "area under curve", "P(above ES)", "
 def aggregate_cells(a: Aggregate) -> list[str]:
     """One line of the summary."""
     area = "–" if math.isnan(a.area) else f"{a.area:.2f}"
-    against = [_interval(a.improvement), f"{a.wins} / {a.ties} / {a.losses}"] if a.method != "es" else ["", ""]
-    return [a.method.upper(), str(a.tasks), _interval(a.iqm), area, *against]
-
-
-def _interval(x: Interval) -> str:
-    return f"{x.value:.2f} [{x.low:.2f}, {x.high:.2f}]"
+    against = [f"{a.improvement:.2f}", f"{a.wins} / {a.ties} / {a.losses}"] if a.method != "es" else ["", ""]
+    return [a.method.upper(), str(a.tasks), f"{a.iqm:.2f}", area, *against]

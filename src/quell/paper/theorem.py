@@ -19,28 +19,25 @@ CELLS = (
 )
 """Under each head, a row of `theory.table`."""
 
+PAGE = """# Theorem 1
+
+Made by `quell paper theorem`: variances in units of |alpha|²/n, {repeats:,} simulated gradients each.
+CV / ES is exact; the paper prints only the upper bound. From rho_0 on CV beats ORTHO.
+
+{table}
+
+![variance relative to ES against rho](theorem.png)
+"""
+
 
 def render(out: Path) -> list[Path]:
     """theorem.md and theorem.png in a folder."""
     require("plot", "`quell paper theorem`")
     out.mkdir(parents=True, exist_ok=True)
     rows = theory.table(GRID, repeats=REPEATS, rng=np.random.default_rng(0))
-    (out / "theorem.md").write_text(_markdown(rows))
-    variance_against_rho(out / "theorem.png")
-    return [out / "theorem.md", out / "theorem.png"]
-
-
-def _markdown(rows: list[dict[str, float]]) -> str:
     for row in rows:
         row |= {f"ratio_{name}": row[f"cv_{name}"] / row["es"] for name in ("simulated", "error")}
-    lines = [
-        "# Theorem 1",
-        "",
-        f"Made by `quell paper theorem`: variances in units of |alpha|²/n, {REPEATS:,} simulated gradients each.",
-        "CV / ES is exact; the paper prints only the upper bound. From rho_0 on CV beats ORTHO.",
-        "",
-        *markdown_lines(HEAD, [[cell.format_map(row) for cell in CELLS] for row in rows]),
-        "",
-        "![variance relative to ES against rho](theorem.png)",
-    ]
-    return "\n".join(lines) + "\n"
+    lines = markdown_lines(HEAD, [[cell.format_map(row) for cell in CELLS] for row in rows])
+    (out / "theorem.md").write_text(PAGE.format(repeats=REPEATS, table="\n".join(lines)))
+    variance_against_rho(out / "theorem.png")
+    return [out / "theorem.md", out / "theorem.png"]

@@ -11,7 +11,6 @@ from quell.report.series import Series, against, setting_text, told_apart
 from quell.report.sources import Sources
 from quell.runs.find import Standing
 from quell.runs.record import NO_REWARD
-from quell.stats import Interval
 from quell.terminal import numbers
 
 DASHES = {"-": "", "--": "7 3", "-.": "8 3 2 3", ":": "2 3"}
@@ -22,26 +21,19 @@ Labels = Mapping[str, str]
 Card = dict[str, Any]
 
 
-def chart_data(
-    sources: Sources, series: Sequence[Series], labels: Labels, newest: Standing | None = None
-) -> dict[str, Any]:
+def chart_data(sources: Sources, series: Sequence[Series], labels: Labels, newest: Standing | None) -> dict[str, Any]:
     """What the script draws; it starts with the group of the newest run, or the first."""
-    groups = list(sources.groups)
+    groups, shown = list(sources.groups), []
     own = [group for group, run in sources.runs if newest and run.config == newest.config]
+    for one in series:
+        runs = [{"seed": run.config.seed, **{name: run.curve[name] for name in CURVE}} for run in one.runs]
+        shown.append({"group": groups.index(one.group), "task": one.task, "method": one.method, "runs": runs})
     return {
         "groups": groups,
         "start": groups.index(own[0]) if own else 0,
         "tasks": [{"name": name, "title": labels.get(name, name)} for name in _tasks(series, labels)],
         "methods": [_methods([one for one in series if one.group == group]) for group in groups],
-        "series": [
-            {
-                "group": groups.index(one.group),
-                "task": one.task,
-                "method": one.method,
-                "runs": [{"seed": run.config.seed, **{name: run.curve[name] for name in CURVE}} for run in one.runs],
-            }
-            for one in series
-        ],
+        "series": shown,
         "variance": _variances(sources.measurements, labels),
     }
 
@@ -68,7 +60,8 @@ def run_rows(sources: Sources, series: Sequence[Series], labels: Labels) -> list
     for one in series:
         for run in one.runs:
             who = [labels.get(one.task, one.task), title(one.method), str(run.config.seed)]
-            scores = [_score(values) for values in (run.final["mean_action"], run.final["sampled"], run.untrained)]
+            known = run.final["mean_action"], run.final["sampled"], run.untrained
+            scores = [numbers.score(float(np.mean(values))) if values else "–" for values in known]
             scores[0] += f" {NO_REWARD}" if run.flat else ""
             rows.append((groups.index(one.group), [*who, *scores, numbers.steps(one.steps)]))
     return rows
@@ -105,30 +98,23 @@ def _rows(rivals: Sequence[Series], looks: Mapping[str, Card], tallies: dict[str
     """A task's series, best first, with a place between 0 and 100 for dot and interval."""
     known = [(one, interval) for one in rivals if (interval := one.interval)]
     known.sort(key=lambda pair: -pair[1].value)
-    ends = [end for _, interval in known for end in (interval.low, interval.high)]
-    low, span = (min(ends), max(ends) - min(ends)) if ends else (0.0, 0.0)
+    low = min((interval.low for _, interval in known), default=0.0)
+    span = max((interval.high for _, interval in known), default=0.0) - low
     rows = []
     for one, interval in known:
         chance, said = against(one, rivals)
         if said:
             tallies.setdefault(one.method, []).append(said)
         place = {name: 100 * (value - low) / span if span > 0 else 50.0 for name, value in vars(interval).items()}
-        row = {"look": looks[one.method], "name": title(one.method), "runs": _runs(one), "place": place}
-        row["value"] = numbers.score(interval.value)
-        row["interval"] = _interval(interval, numbers.score) if len(one.scores) > 1 else ""
+        row: Card = {"look": looks[one.method], "name": title(one.method), "place": place}
+        row["runs"] = f"{len(one.runs)} seed{'s' * (len(one.runs) != 1)}, {numbers.steps(one.steps)}"
+        row["runs"] += f", {one.unfinished} ended early" if one.unfinished else ""
+        row["value"], *ends = (numbers.score(value) for value in (interval.value, interval.low, interval.high))
+        row["interval"] = f"[{', '.join(ends)}]" if len(one.scores) > 1 else ""
         row |= {"verdict": f"{said} ES" if said in ("above", "below") else said, "kind": said.partition(" ")[0]}
-        row["chance"] = f"P {chance.value:.2f} {_interval(chance, '{:.2f}'.format)}" if chance else ""
+        row["chance"] = f"P {chance:.2f}" if chance else ""
         rows.append(row)
     return rows
-
-
-def _runs(one: Series) -> str:
-    seeds = f"{len(one.runs)} seed{'s' * (len(one.runs) != 1)}, {numbers.steps(one.steps)}"
-    return seeds + (f", {one.unfinished} ended early" if one.unfinished else "")
-
-
-def _interval(interval: Interval, text: Any) -> str:
-    return f"[{text(interval.low)}, {text(interval.high)}]"
 
 
 def _tally(said: Sequence[str]) -> str:
@@ -152,10 +138,6 @@ def _settings(own: Sequence[Series]) -> list[tuple[str, str]]:
         shown.append((key, "; ".join([values[0], *rest])))
     seeds = sorted({run.config.seed for one in own for run in one.runs})
     return [("tasks", ", ".join(configs)), ("seeds", ", ".join(map(str, seeds))), *shown]
-
-
-def _score(values: list[float]) -> str:
-    return numbers.score(float(np.mean(values))) if values else "–"
 
 
 def _methods(series: Sequence[Series]) -> list[dict[str, str]]:

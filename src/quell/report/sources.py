@@ -9,16 +9,14 @@ from quell.errors import UsageError
 from quell.runs import Run, files
 from quell.runs.record import LARGEST, Record, from_facts, from_folder, is_record
 
-FOLDERS = "runs"
-"""The group of run folders."""
+FOLDERS = "runs"  # the group of run folders
 
 
 @dataclass
 class Sources:
     """Everything in the files that were given."""
 
-    groups: dict[str, list[Record]] = field(default_factory=dict)
-    """What belongs together -> its runs."""
+    groups: dict[str, list[Record]] = field(default_factory=dict)  # what belongs together -> its runs
     campaigns: list[str] = field(default_factory=list)
     """Groups that are results folders of a campaign, from which tables are made."""
     measurements: list[dict[str, Any]] = field(default_factory=list)
@@ -39,9 +37,8 @@ def gather(paths: Iterable[Path]) -> Sources:
             if "checkpoints" not in file.parts:
                 _take(file, sources)
     if not (sources.groups or sources.measurements):
-        raise UsageError(
-            f"no run, record or measurement in {', '.join(map(str, paths))}; give run folders or a results folder"
-        )
+        given = ", ".join(map(str, paths))
+        raise UsageError(f"no run, record or measurement in {given}; give run folders or a results folder")
     recorded = [run.config for group, run in sources.runs if group in sources.campaigns]
     if folders := [run for run in sources.groups.pop(FOLDERS, []) if run.config not in recorded]:
         sources.groups[FOLDERS] = folders  # a campaign's folders hold what its records say

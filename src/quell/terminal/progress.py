@@ -19,10 +19,8 @@ from quell.terminal.numbers import clock
 from quell.terminal.streams import Steady, say
 from quell.training.callbacks import Callback
 
-EVERY = 10.0
-"""Seconds between lines where there is no terminal."""
-WIDE = 110
-"""Columns from which on there is room for long bars."""
+EVERY = 10.0  # seconds between lines where there is no terminal
+WIDE = 110  # columns from which on there is room for long bars
 
 
 class Display(Callback):

@@ -28,7 +28,7 @@ from quell.tasks.base import Task
 from quell.terminal.progress import counter
 from quell.variances.fisher import geometry
 from quell.variances.gain import gains, parse_step
-from quell.variances.measure import measure
+from quell.variances.measure import Session
 from quell.variances.points import find_point
 from quell.variances.report import Report
 from quell.variances.rows import Row, find_rows
@@ -78,21 +78,14 @@ def variance(
     if steps and estimates > iterations:
         raise UsageError(f"`gain_estimates={estimates}` needs {estimates * batch} pairs or more")
     stepped = [name.strip() for name in gain_methods if steps and name.strip()]
-    rows = _rows(methods.split(",") if isinstance(methods, str) else methods, [reference, *stepped], point.sigma)
+    given = methods.split(",") if isinstance(methods, str) else methods
+    rows = find_rows(given, point.sigma, needed=[reference, *stepped])
     if any(row.biased for row in rows if row.name == reference):
         raise UsageError(f"{reference!r} declares a bias, so biases cannot be measured against it")
     with counter(shown=progress and sys.stderr.isatty()) as tell:
         shape = geometry(point, compute=compute)
-        more: dict[str, Any] = {"compute": compute, "tell": tell}
-        other_iterations = max(2, others // batch) if others else None
-        found = measure(point, rows, iterations, learn, others=other_iterations, metric=shape.kronecker, **more)
+        session = Session(point, compute, shape.kronecker, tell)
+        found = session.measure(rows, iterations, learn, max(2, others // batch) if others else None)
         summaries = summarise(found, shape, np.random.default_rng(point.config.seed), reference=reference)
-        worth = gains(found, stepped, steps, shape, estimates, episodes, **more) if steps else []
+        worth = gains(session, found, stepped, steps, shape, estimates, episodes) if steps else []
     return Report(found, summaries, worth, reference=reference)
-
-
-def _rows(methods: Sequence[str | Row | Estimator], more: Sequence[str], sigma: float) -> list[Row]:
-    """The methods, and what else has to be measured for them."""
-    rows = find_rows(methods, sigma)
-    known = [row.name for row in rows]
-    return find_rows([*rows, *(name for name in more if name not in known)], sigma)

@@ -17,11 +17,11 @@ import numpy as np
 from quell.errors import UsageError
 from quell.keys import Stream
 from quell.perturb import Unperturbed
-from quell.rollout import Compute, make_engine
+from quell.rollout import make_engine
 from quell.stats import Interval, t_interval
 from quell.types import Array, Episodes
 from quell.variances.fisher import Geometry
-from quell.variances.measure import Measurement, Tell
+from quell.variances.measure import Measurement, Session
 
 Kind = Literal["raw", "sign", "kl", "natural"]
 
@@ -34,8 +34,7 @@ class Gain:
     kind: Kind
     size: float
     gain: Interval
-    over_es: Interval
-    """The same less that of ES steps, on the same episodes."""
+    over_es: Interval  # the same less that of ES steps, on the same episodes
 
 
 def parse_step(word: str) -> tuple[Kind, float]:
@@ -64,21 +63,19 @@ def step(kind: Kind, size: float, gradient: Array, geometry: Geometry) -> Array:
 
 
 def gains(
+    session: Session,
     measurement: Measurement,
     names: Sequence[str],
     steps: Sequence[tuple[Kind, float]],
     geometry: Geometry,
     estimates: int,
     episodes: int,
-    *,
-    compute: Compute,
-    tell: Tell = lambda *_: None,
 ) -> list[Gain]:
     """The gain of each kind of step along the first `estimates` gradients of each row."""
-    point = measurement.point
+    point = session.point
     jobs = [(name, kind, size) for kind, size in steps for name in names]
     changes = {job: np.zeros(estimates) for job in jobs}
-    with make_engine(compute, point.task, point.problem(Unperturbed()), members=episodes) as engine:
+    with make_engine(session.compute, point.task, point.problem(Unperturbed()), members=episodes) as engine:
 
         def mean_return(theta: Array, estimate: int) -> float:
             request = Episodes.unperturbed(estimate, episodes, Stream.GAIN)
@@ -90,6 +87,6 @@ def gains(
                 name, kind, size = job
                 moved = point.theta + step(kind, size, measurement.find(name).gradients[m], geometry)
                 changes[job][m] = mean_return(moved, m) - before
-            tell("steps", m + 1, estimates)
+            session.tell("steps", m + 1, estimates)
     over_es = {job: own - changes.get(("es", *job[1:]), np.full(estimates, np.nan)) for job, own in changes.items()}
     return [Gain(*job, gain=t_interval(changes[job]), over_es=t_interval(over_es[job])) for job in jobs]

@@ -29,8 +29,7 @@ from quell.types import Array, Batch, Episodes, State, Sums
 from quell.variances.points import Point
 from quell.variances.rows import Row, unit
 
-Tell = Callable[[str, int, int], None]
-"""Called with (what, done, total)."""
+Tell = Callable[[str, int, int], None]  # called with (what, done, total)
 IN_MEMORY = 1 << 29  # bytes of gradients per estimator; more go to a temporary file
 
 
@@ -72,13 +71,29 @@ class Measured:
         self.past.clear()
 
 
+@dataclass(frozen=True)
+class Measurement:
+    """Everything measured at one point."""
+
+    point: Point
+    rows: list[Measured]
+    rollout_seconds: float  # per iteration of plain ES
+    mean_return: float
+    return_std: float
+    scale: float  # what rewards were divided by; V[g] in units of reward is its square times that of `gradients`
+    steps: int  # real environment steps spent
+
+    def find(self, name: str) -> Measured:
+        return next(measured for measured in self.rows if measured.row.name == name)
+
+
 @dataclass
 class Session:
-    """Iterations at one point, for all rows of one kind of sampling at a time."""
+    """Iterations at one point."""
 
     point: Point
     compute: Compute
-    metric: Metric | None = None  # for estimators that look at the step's
+    metric: Metric | None = None  # of a natural step, for estimators that make their noise small there
     tell: Tell = lambda *_: None
     steps: int = 0  # real environment steps so far
     scale: float = 0.0
@@ -88,10 +103,23 @@ class Session:
     biased; a constant does the first without the second.
     """
 
-    def run(
-        self, number: int, rows: Sequence[Row], warmup: int, iterations: int
-    ) -> tuple[list[Measured], Array, float]:
-        """What is measured in `iterations` after a warm-up, all returns, and the seconds that an iteration's episodes
+    def measure(self, rows: Sequence[Row], iterations: int, warmup: int, others: int | None = None) -> Measurement:
+        """Measure all rows; those that share directions and action noise are measured on the same episodes.
+
+        `others` is the number of iterations for samplings other than that of plain ES, if not `iterations`.
+        """
+        parts = []
+        for number, sampling in enumerate(dict.fromkeys(row.sampling for row in rows)):
+            chosen = [row for row in rows if row.sampling == sampling]
+            learn = warmup if any(row.learns for row in chosen) else 0
+            parts.append(self.run(number, chosen, learn, iterations if number == 0 else others or iterations))
+        order, (_, returns, seconds) = [row.name for row in rows], parts[0]
+        measured = sorted((one for part, *_ in parts for one in part), key=lambda one: order.index(one.row.name))
+        facts = seconds, mean(returns), spread(returns, ddof=1)
+        return Measurement(self.point, measured, *facts, self.scale, self.steps)
+
+    def run(self, number: int, rows: Sequence[Row], warmup: int, turns: int) -> tuple[list[Measured], Array, float]:
+        """What is measured in so many turns after a warm-up, all returns, and the seconds that an iteration's episodes
         took; `number` tells its randomness from that of others."""
         config, dim, (directions, shared_noise) = self.point.config, self.point.policy.dim, rows[0].sampling
         problem, returns, seconds = self.point.problem(directions), [], 0.0
@@ -102,9 +130,9 @@ class Session:
         measured = []
         for row in rows:
             _check(row, problem)
-            measured.append(Measured(row, problem, _store(iterations, dim), np.zeros(dim), row.estimator.init(problem)))
+            measured.append(Measured(row, problem, _store(turns, dim), np.zeros(dim), row.estimator.init(problem)))
         with make_engine(self.compute, self.point.task, problem, members=2 * config.pairs) as engine:
-            for turn in range(warmup + iterations):
+            for turn in range(warmup + turns):
                 started = time.perf_counter()
                 batch = self._batch(engine, Episodes.of_pairs(turn, config.pairs, **kind))
                 if turn:  # the first also starts the simulators
@@ -115,10 +143,10 @@ class Session:
                         one.replay(warmup)
                 returns.append(batch.rollouts.returns * self.scale)
                 self.steps += int(batch.rollouts.steps.sum())
-                self.tell(what, turn + 1, warmup + iterations)
+                self.tell(what, turn + 1, warmup + turns)
         for one in measured:
-            one.warm, one.seconds = one.warm / max(warmup, 1), one.seconds / iterations
-        return measured, np.concatenate(returns), seconds / max(warmup + iterations - 1, 1)
+            one.warm, one.seconds = one.warm / max(warmup, 1), one.seconds / turns
+        return measured, np.concatenate(returns), seconds / max(warmup + turns - 1, 1)
 
     def _batch(self, engine: Engine, episodes: Episodes) -> Batch:
         rollouts = engine.rollout(self.point.theta, episodes, self.point.obs_stats)
@@ -146,45 +174,3 @@ def _store(iterations: int, dim: int) -> Array:
         return np.zeros((iterations, dim), np.float32)
     with tempfile.TemporaryFile() as file:
         return np.memmap(file, np.float32, "w+", shape=(iterations, dim))
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """Everything measured at one point."""
-
-    point: Point
-    rows: list[Measured]
-    rollout_seconds: float  # per iteration of plain ES
-    mean_return: float
-    return_std: float
-    scale: float  # what rewards were divided by; V[g] in units of reward is its square times that of `gradients`
-    steps: int  # real environment steps spent
-
-    def find(self, name: str) -> Measured:
-        return next(measured for measured in self.rows if measured.row.name == name)
-
-
-def measure(
-    point: Point,
-    rows: Sequence[Row],
-    iterations: int,
-    warmup: int,
-    *,
-    compute: Compute,
-    others: int | None = None,
-    metric: Metric | None = None,
-    tell: Tell = lambda *_: None,
-) -> Measurement:
-    """Measure all rows; those that share directions and action noise are measured on the same episodes.
-
-    `others` is the number of iterations for samplings other than that of plain ES, if not `iterations`; `metric` that
-    of a natural step, for estimators that make their noise small there.
-    """
-    session, parts = Session(point, compute, metric, tell), []
-    for number, sampling in enumerate(dict.fromkeys(row.sampling for row in rows)):
-        chosen = [row for row in rows if row.sampling == sampling]
-        learn = warmup if any(row.learns for row in chosen) else 0
-        parts.append(session.run(number, chosen, learn, iterations if number == 0 else others or iterations))
-    order, (_, returns, seconds) = [row.name for row in rows], parts[0]
-    measured = sorted((one for part, *_ in parts for one in part), key=lambda one: order.index(one.row.name))
-    return Measurement(point, measured, seconds, mean(returns), spread(returns, ddof=1), session.scale, session.steps)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from typing import Any
 
 from quell.stats import Interval
@@ -37,20 +37,17 @@ class Report:
         facts |= {"iterations": len(m.rows[0].gradients), "sigma": point.sigma, "action_std": point.action_std}
         facts |= {"parameters": len(point.theta), "horizon": point.task.horizon, "reference": self.reference}
         facts |= {name: getattr(m, name) for name in ("mean_return", "return_std", "steps", "rollout_seconds")}
-        rows, gains = [_row(s) for s in self.summaries], [asdict(g) for g in self.gains]
-        return dict(_plain({**facts, "rows": rows, "gains": gains}))
+        derived = ("variance", "ratio", "fisher_ratio", "cost", "step")
+        rows = [vars(s) | {name: getattr(s, name) for name in derived} for s in self.summaries]
+        return dict(_plain({**facts, "rows": rows, "gains": self.gains}))
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
 
 
-def _row(s: Summary) -> dict[str, Any]:
-    """A summary with the numbers that follow from it."""
-    derived = {name: asdict(getattr(s, name)) for name in ("variance", "ratio", "fisher_ratio")}
-    return asdict(s) | derived | {"cost": s.cost, "step": s.step}
-
-
 def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return _plain(vars(value))
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -74,7 +71,10 @@ def _lines(report: Report) -> Iterator[str]:
         yield f"{'':<{wide}}{'variance':<28}{'bias²':<30}variance + bias²"
         yield from (f"{_name(s):<{wide}}{_errors(s, s.metrics[metric])}" for s in report.summaries)
     yield f"\n{'':<{wide}}{'V[g]':>9}{'cosine':>9}{'bias z':>9}{'max z':>9}{'bears':>9}{'cost':>9}"
-    yield from (f"{_name(s):<{wide}}{_facts(s)}" for s in report.summaries)
+    for s in report.summaries:
+        facts = f"{s.variance.value:>9.3g}{s.cosine.value:>9.3f}{s.bias.along:>9.1f}{s.bias.worst:>9.1f}"
+        doubt = "  biased?" if not s.biased and (s.bias.p < 1e-4 or abs(s.bias.worst) > 4) else ""
+        yield f"{_name(s):<{wide}}{facts}{s.step:>9.2g}{s.cost:>9.2g}{doubt}"
     for s in report.summaries:
         if s.eta:
             yield f"eta of {s.name:<{wide}}" + " ".join(f"{layer} {value:.2f}" for layer, value in s.eta.items())
@@ -85,8 +85,8 @@ def _lines(report: Report) -> Iterator[str]:
     if report.gains:
         yield f"\n{'gain of one step':<{wide + 16}}{'return':<30}less that of ES"
         for g in report.gains:
-            over = _gain(g.over_es) if g.name != "es" else ""
-            yield f"{g.name:<{wide}}{g.kind:<8}{g.size:<8g}{_gain(g.gain):<30}{over}".rstrip()
+            gain, over = (f"{x:+.3g}" if math.isfinite(x.value) else "" for x in (g.gain, g.over_es))
+            yield f"{g.name:<{wide}}{g.kind:<8}{g.size:<8g}{gain:<30}{over if g.name != 'es' else ''}".rstrip()
 
 
 def _name(s: Summary) -> str:
@@ -99,15 +99,5 @@ def _errors(s: Summary, errors: Errors) -> str:
     return f"{_interval(errors.ratio):<28}{_interval(errors.bias):<30}{_interval(errors.error)}"
 
 
-def _facts(s: Summary) -> str:
-    line = f"{s.variance.value:>9.3g}{s.cosine.value:>9.3f}{s.bias.along:>9.1f}{s.bias.worst:>9.1f}"
-    line += f"{s.step:>9.2g}{s.cost:>9.2g}"
-    return line + ("  biased?" if not s.biased and (s.bias.p < 1e-4 or abs(s.bias.worst) > 4) else "")
-
-
 def _interval(x: Interval) -> str:
     return f"{x.value:.3g} [{x.low:.2g}, {x.high:.2g}]"
-
-
-def _gain(x: Interval) -> str:
-    return f"{x.value:+.3g} [{x.low:+.3g}, {x.high:+.3g}]" if math.isfinite(x.value) else ""

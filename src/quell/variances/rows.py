@@ -50,13 +50,9 @@ BASES: dict[str, tuple[str, Estimator]] = {
     "pg-advantage": ("the same with a critic's advantages", AdvantageGradient()),
 }
 """Name -> (summary, estimator). Returns are as they are: to shape them by their own batch would bias every estimate."""
-MODIFIERS: dict[str, dict[str, Any]] = {
-    "ortho": {"directions": Orthogonal()},
-    "gcmc": {"directions": Gcmc()},
-    "qmc": {"directions": Qmc(shift=True)},
-    "crn": {"shared_noise": True},
-}
-"""Appended with a dash (auto-ortho, es-crn); alone, they stand for ES with that modification."""
+MODIFIERS = {"ortho": Orthogonal(), "gcmc": Gcmc(), "qmc": Qmc(shift=True), "crn": None}
+"""Appended with a dash (auto-ortho, es-crn) -> directions, or None for shared action noise; alone, they stand for ES
+with that modification."""
 SGD_UPDATES = 200  # the paper's rule needs about this many iterations to settle
 
 
@@ -72,8 +68,7 @@ class Row:
     estimator: Estimator
     directions: Any = None
     shared_noise: bool = False
-    updates: int = 0
-    """Replay the warm-up until the estimator has learned from this many batches."""
+    updates: int = 0  # replay the warm-up until the estimator has learned from this many batches
 
     @property
     def sampling(self) -> tuple[Any, bool]:
@@ -106,17 +101,17 @@ def find_row(name: str, sigma: float) -> Row:
         if modifier not in MODIFIERS:
             known, listed = [*BASES, *MODIFIERS], ", ".join([*BASES, *MODIFIERS])
             raise UsageError(f"unknown estimator {name!r}{did_you_mean(name, known)}; known: {listed}, joined by '-'")
-        changes = dict(MODIFIERS[modifier])
-        if "directions" in changes:
-            if not row.estimator.needs.perturbed:
-                raise UsageError(f"{name!r}: {base} takes no perturbations, so -{modifier} changes nothing")
-            changes["directions"] = dataclasses.replace(changes["directions"], sigma=sigma)
-        row = dataclasses.replace(row, **changes)
+        if (directions := MODIFIERS[modifier]) is None:
+            row = dataclasses.replace(row, shared_noise=True)
+        elif not row.estimator.needs.perturbed:
+            raise UsageError(f"{name!r}: {base} takes no perturbations, so -{modifier} changes nothing")
+        else:
+            row = dataclasses.replace(row, directions=dataclasses.replace(directions, sigma=sigma))
     return row
 
 
-def find_rows(methods: Iterable[str | Row | Estimator], sigma: float) -> list[Row]:
-    """Rows in the order given, ES first and always there: everything is measured against it.
+def find_rows(methods: Iterable[str | Row | Estimator], sigma: float, needed: Iterable[str] = ()) -> list[Row]:
+    """Rows in the order given, ES first and always there: everything is measured against it; last, what is `needed`.
 
     A method is a name, a Row, or an estimator, which is then called as it calls itself.
     """
@@ -130,6 +125,7 @@ def find_rows(methods: Iterable[str | Row | Estimator], sigma: float) -> list[Ro
             row = (method if isinstance(method, Row) else Row(registry.name_of(method), method)).at(sigma)
         if rows.setdefault(row.name, row) != row:
             raise UsageError(f"two estimators are called {row.name!r}: give each a name with Row(name, estimator)")
+    rows |= {name: find_row(name, sigma) for name in needed if name not in rows}
     return list(rows.values())
 
 

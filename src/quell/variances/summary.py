@@ -26,8 +26,7 @@ from quell.variances.fisher import METRICS, Geometry
 from quell.variances.measure import Measured, Measurement
 
 Layout = Mapping[str, tuple[slice, tuple[int, ...]]]
-Weights = Mapping[tuple[object, bool], Array]
-"""A row's sampling -> the counts of its resamples."""
+Weights = Mapping[tuple[object, bool], Array]  # A row's sampling -> the counts of its resamples
 RESAMPLES = 2000
 COLUMNS = 1 << 16  # coordinates handled at a time
 
@@ -36,10 +35,8 @@ COLUMNS = 1 << 16  # coordinates handled at a time
 class Bias:
     """How far an estimator's mean is from the reference's, in standard errors."""
 
-    along: float
-    """z-score along the gradient's direction (as the warm-up estimated it)."""
-    layers: dict[str, float]
-    """layer -> z-score along the gradient's part in that layer."""
+    along: float  # z-score along the gradient's direction (as the warm-up estimated it)
+    layers: dict[str, float]  # layer -> z-score along the gradient's part in that layer
     p: float
     """Probability of a |z| as large as the largest of all coordinates, in any of them, without bias (Bonferroni)."""
 
@@ -54,12 +51,9 @@ class Errors:
     """One estimator in one metric: `variance` in units of reward (squared), the rest relative to the variance of ES."""
 
     variance: Interval
-    ratio: Interval
-    """Variance."""
-    bias: Interval
-    """Squared norm of the difference of its mean from the reference's, free of the noise's own square."""
-    error: Interval
-    """Variance and squared bias: the mean squared error of one estimate."""
+    ratio: Interval  # variance
+    bias: Interval  # squared norm of the difference of its mean from the reference's, free of the noise's own square
+    error: Interval  # variance and squared bias: the mean squared error of one estimate
 
 
 @dataclass(frozen=True)
@@ -67,19 +61,14 @@ class Summary:
     """One estimator at one point."""
 
     name: str
-    biased: bool
-    """Whether the estimator declares a bias."""
-    metrics: dict[str, Errors]
-    """Metric (see quell.variances.fisher) -> variance, bias and their sum."""
+    biased: bool  # whether the estimator declares a bias
+    metrics: dict[str, Errors]  # metric (see quell.variances.fisher) -> variance, bias and their sum
     cosine: Interval
     bias: Bias
-    share: dict[str, float]
-    """layer -> its share of the estimator's variance."""
-    eta: dict[str, float]
-    """layer -> mean coefficient of the (first) control variate; empty for estimators without."""
+    share: dict[str, float]  # layer -> its share of the estimator's variance
+    eta: dict[str, float]  # layer -> mean coefficient of the (first) control variate; empty for estimators without
     seconds: float
-    pace: float
-    """Time of an iteration, relative to plain ES."""
+    pace: float  # time of an iteration, relative to plain ES
 
     @property
     def variance(self) -> Interval:
@@ -166,10 +155,10 @@ class Sample:
 
 def compare(own: Sample, plain: Sample, bias: tuple[float, Array], *, unit: float = 1.0) -> Errors:
     """An estimator relative to ES, with its `squared_bias`; variances are times `unit`."""
-    noise, again = variance(own.gram), variances(own.gram, own.weights)
     gap, gap_again = bias
     with np.errstate(all="ignore"):
-        es, es_again = np.float64(variance(plain.gram)), variances(plain.gram, plain.weights)
+        noise, again = variances(own.gram)[0], variances(own.gram, own.weights)
+        es, es_again = variances(plain.gram)[0], variances(plain.gram, plain.weights)
         return Errors(
             variance=percentile_interval(noise * unit, again * unit),
             ratio=percentile_interval(float(noise / es), again / es_again),
@@ -216,16 +205,12 @@ def _form(matrix: Array, w: Array, v: Array) -> Array:
     return np.asarray(((w @ matrix) * v).sum(axis=1))
 
 
-def variance(matrix: Array) -> float:
-    """V[g] from the Gram matrix of all repeats."""
-    return float(variances(matrix, np.ones((1, len(matrix))), resampled=False)[0])
-
-
-def variances(matrix: Array, weights: Array, *, resampled: bool = True) -> Array:
-    """V[g] of each resample; a resample repeats itself, which the factor M/(M-1) makes up for."""
+def variances(matrix: Array, weights: Array | None = None) -> Array:
+    """V[g] of all repeats, or of each resample, which repeats itself: the factor M/(M-1) makes up for that."""
     count = len(matrix)
-    spread = weights @ np.diag(matrix) - _form(matrix, weights, weights) / count
-    return np.asarray(np.maximum(spread, 0) / (count - 1) * (count / (count - 1) if resampled else 1))
+    drawn = np.ones((1, count)) if weights is None else weights
+    spread = drawn @ np.diag(matrix) - _form(matrix, drawn, drawn) / count
+    return np.asarray(np.maximum(spread, 0) / (count - 1) * (1 if weights is None else count / (count - 1)))
 
 
 def cosines(row: Measured, best: Measured, weights: Array) -> Interval:
