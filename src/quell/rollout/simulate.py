@@ -16,8 +16,7 @@ from quell.tasks.foreign.base import ForeignTask, episode_seed
 from quell.types import Array, Episodes, Rollouts
 
 Generators = Sequence[np.random.Generator]
-Normaliser = tuple[Array, Array] | None
-"""(mean, 1 / std) of observations, for policies that normalise."""
+Normaliser = tuple[Array, Array] | None  # (mean, 1 / std) of observations, for policies that normalise
 GROUP_BYTES = 64 << 20  # parameters of the members that step together; more would only strain the caches
 NOISE_BLOCK = 64  # steps whose action noise is drawn at once
 GROUP_MEMBERS = 128  # beyond this, batching gains nothing and simulators cost memory
