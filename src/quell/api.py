@@ -219,10 +219,7 @@ def resume(
 def _onlookers(
     config: Config, progress: bool = True, callbacks: Sequence[Callback] = (), log: str | Sequence[str] = ()
 ) -> tuple[Callback, list[Any]]:
-    """The display, and the others: classes of trackers, and callbacks.
-
-    Signals are the display's business from before there is a folder: none is left half-made.
-    """
+    """The display, which hears signals from before there is a folder, and the others: trackers' classes, callbacks."""
     for callback in callbacks:
         if not isinstance(callback, Callback):
             raise UsageError(f"callbacks are objects of classes derived from quell.Callback, not {callback!r:.80}")

@@ -52,11 +52,15 @@ def described(result: Result) -> str:
 
 
 def report(result: Result) -> int:
-    """A finished run in a few lines."""
+    """A finished run in a few lines, or how to go on with one that was asked to stop; the exit code."""
+    if not result.finished:
+        print(f"stopped after {result.steps:,} steps; saved. Continue with:", file=sys.stderr)
+        print(f"  quell resume {result.path}", file=sys.stderr)
+        return 128 + (result.signal or signal.SIGINT)
     config = result.config
     print(f"{config.task}  {config.method}  seed {config.seed}: {result.steps:,} steps, {result.iteration} iterations")
-    print(f"  return  {_eval(result, 'eval/return')}  (actions sampled)")
-    print(f"          {_eval(result, 'eval/mean_action')}  (mean action)")
+    for label, name, how in (("return", "eval/return", "actions sampled"), ("", "eval/mean_action", "mean action")):
+        print(f"  {label:<6}  {_score(result.last(name), result.last(f'{name}_std'))}  ({how})")
     for best in [row for row in result.history if row.get("eval/mean_action") == result.best][-1:]:
         older = best["iteration"] < result.iteration
         whose = f"iteration {best['iteration']}; `--checkpoint best` to use it" if older else "the newest"
@@ -76,16 +80,6 @@ def report(result: Result) -> int:
         print(f"  {note}")
     print(f"  run folder  {result.path}")
     return 0
-
-
-def stopped(result: Result) -> int:
-    """A run that was asked to stop: how to go on."""
-    print(f"stopped after {result.steps:,} steps; saved. Continue with:\n  quell resume {result.path}", file=sys.stderr)
-    return 128 + (result.signal or signal.SIGINT)
-
-
-def _eval(result: Result, name: str) -> str:
-    return _score(result.last(name), result.last(f"{name}_std"))
 
 
 def _score(value: float, spread: float) -> str:
