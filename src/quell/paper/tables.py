@@ -4,8 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from quell.paper.entries import Entry
-from quell.paper.published import label, score
+from quell.paper.published import Entry, label, score
 from quell.paper.scores import Aggregate, Grid, aggregate, scores
 from quell.runs.record import NO_REWARD
 from quell.stats import MeanStd, bold, mean_std

@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, redirect_stderr, suppress
+from contextlib import ExitStack, contextmanager, redirect_stderr
 from types import FrameType
 from typing import Any
 
@@ -44,10 +44,7 @@ class Display(Callback):
         self._around = ExitStack()
 
     def __enter__(self) -> "Display":
-        self._around.enter_context(stopping.handlers_kept(*stopping.ENDING))
-        with suppress(ValueError):  # not the main thread: the application owns its signals
-            stopping.handle_endings(self._on_signal)
-        self._around.enter_context(stopping.handled(self._announce))
+        self._around.enter_context(stopping.handled(self._on_signal, self._announce))
         self._around.enter_context(redirect_stderr(Steady(sys.stderr)))
         self._bar.start()
         return self
