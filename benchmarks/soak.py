@@ -20,7 +20,7 @@ from typing import Any
 
 import tyro
 
-from quell.runs.versions import versions
+from quell.runs.folder import versions
 
 RESULTS = Path(__file__).parent.parent / "results"
 SETTINGS = {"method": "cv", "horizon": "20", "pairs": "2", "batch-steps": "0", "eval-episodes": "1", "workers": "1"}

@@ -31,10 +31,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_MODULES = {
-    name: f"quell.{name}" for name in ("estimate", "figures", "perturb", "policy", "stats", "tasks", "theory", "update")
-}
-_MODULES["metrics"] = "quell.runs.metrics"
+_ROOMS = ("estimate", "figures", "perturb", "policy", "stats", "tasks", "theory", "update")
+_MODULES = {name: f"quell.{name}" for name in _ROOMS} | {"metrics": "quell.runs.metrics"}
 _IMPORTS = re.findall(r"^    from (\S+) import (.+)$", Path(__file__).read_text(), re.MULTILINE)
 _HOME = {name: module for module, names in _IMPORTS for name in names.split(", ")}
 """Where each name lives, as the imports above say, which only type checkers carry out."""

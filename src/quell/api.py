@@ -24,13 +24,14 @@ from quell.rollout import Compute, make_engine
 from quell.runs import Run
 from quell.runs.checkpoint import load_newest
 from quell.runs.folder import forbidden
+from quell.runs.record import known
 from quell.tasks.base import Task
 from quell.tasks.foreign.base import ForeignTask
 from quell.tasks.foreign.gym import from_env
 from quell.terminal.progress import Display
 from quell.terminal.stopping import begun
 from quell.training.callbacks import Callback
-from quell.training.loggers import Loggers, find_loggers
+from quell.training.loggers import find_loggers
 from quell.training.methods import as_strategies, falls_back, make_config, make_policy, make_task
 from quell.training.state import finished, learned
 from quell.types import Array, Episodes, Rollouts
@@ -109,8 +110,7 @@ class Result:
 
     def last(self, metric: str) -> float:
         """The latest value of a metric that is not logged at every iteration, such as eval/return."""
-        values = [row[metric] for row in self.history if row.get(metric) is not None]
-        return float(values[-1]) if values else math.nan
+        return float([math.nan, *known(self.history, metric)][-1])
 
 
 def train(
@@ -141,10 +141,8 @@ def train(
         settings["horizon"] = given.horizon  # whoever goes on with it need not say so again
     label = str(task) if given is None else given.name
     config = make_config(label, method, preset, as_strategies(settings), given).validate()
-    compute = compute_for(engine, workers)
-    return start(
-        config, compute=compute, out=Path(out), name=name, progress=progress, task=given, callbacks=callbacks, log=log
-    )
+    looking = {"progress": progress, "callbacks": callbacks, "log": log}
+    return start(config, compute=compute_for(engine, workers), out=Path(out), name=name, task=given, **looking)
 
 
 def as_task(given: Any, horizon: Any = None) -> Task:
@@ -167,24 +165,16 @@ def compute_for(engine: Compute | str | None, workers: int | None) -> Compute:
 
 
 def start(
-    config: Config,
-    *,
-    compute: Compute,
-    out: Path = Path("runs"),
-    name: str | None = None,
-    progress: bool = True,
-    task: Task | None = None,
-    callbacks: Sequence[Callback] = (),
-    log: str | Sequence[str] = (),
+    config: Config, *, compute: Compute, out: Path, name: str | None = None, task: Task | None = None, **looking: Any
 ) -> Result:
-    """Train as a config says."""
+    """Train as a config says; `looking` are `progress`, `callbacks` and `log`."""
     compute.validate()
-    loggers = _checked(callbacks, log)
+    display, others = _onlookers(config, **looking)
     task = task or make_task(config)
     make_policy(config, task)  # complain before a folder exists
-    with _display(config, progress) as display, Run.create(config, out, name) as run:
+    with display, Run.create(config, out, name) as run:
         try:
-            return _go(config, run, compute, (display, *callbacks), loggers, task)
+            return _go(config, run, compute, task, display, others)
         finally:
             run.remove_if_never_begun()
 
@@ -207,7 +197,6 @@ def resume(
     copies the run into a new folder and continues there with the change. What is your own has to be passed again: a
     strategy, or the environment (`env`, as it was given to `train`).
     """
-    loggers = _checked(callbacks, log)
     run, compute = Run.open(path), compute_for(engine, workers)
     task = None if env is None else as_task(env, run.config.horizon)
     with run:
@@ -220,36 +209,33 @@ def resume(
         if differing and not fork:
             advice = "add `fork=True` to continue in a new folder with the change"
             raise UsageError(f"{differing} from what {str(path)!r} was trained with; {advice}")
+        display, others = _onlookers(wanted, progress, callbacks, log)
         if not differing:
             run.update_config(wanted)
-        with _display(wanted, progress) as display, run.fork(wanted) if differing else run as going:
-            return _go(wanted, going, compute, (display, *callbacks), loggers, task)
+        with display, run.fork(wanted) if differing else run as going:
+            return _go(wanted, going, compute, task, display, others)
 
 
-def _checked(callbacks: Sequence[Callback], log: str | Sequence[str]) -> Loggers:
-    """The trackers by name; a UsageError for one that is not there, and for callbacks that are none."""
+def _onlookers(
+    config: Config, progress: bool = True, callbacks: Sequence[Callback] = (), log: str | Sequence[str] = ()
+) -> tuple[Callback, list[Any]]:
+    """The display, which hears signals from before there is a folder, and the others: trackers' classes, callbacks."""
     for callback in callbacks:
         if not isinstance(callback, Callback):
             raise UsageError(f"callbacks are objects of classes derived from quell.Callback, not {callback!r:.80}")
-    return find_loggers([log] if isinstance(log, str) else log)
-
-
-def _display(config: Config, progress: bool) -> Callback:
-    """Signals are its business from before there is a folder: none is left half-made."""
+    others = [*find_loggers([log] if isinstance(log, str) else log), *callbacks]
     method = "cv (plain ES here)" if falls_back(config) else config.method
-    return Display(f"{config.task} {method}", config.steps) if progress else Callback()
+    return Display(f"{config.task} {method}", config.steps) if progress else Callback(), others
 
 
-def _go(
-    config: Config, run: Run, compute: Compute, callbacks: Sequence[Callback], log: Loggers, task: Task | None
-) -> Result:
-    """Train; the first of the callbacks is the display, which has been entered."""
+def _go(config: Config, run: Run, compute: Compute, task: Task | None, display: Callback, others: list[Any]) -> Result:
+    """Train; the display has been entered, the others are made and entered here."""
     from quell.training.loop import run_training
 
     begun(run.path)
-    display, *others = callbacks
     with ExitStack() as stack:
-        looking = [stack.enter_context(one) for one in (*(logger(run.path, config) for logger in log), *others)]
+        made = (other(run.path, config) if isinstance(other, type) else other for other in others)
+        looking = [stack.enter_context(callback) for callback in made]
         run_training(config, run, compute=compute, callbacks=[display, *looking], task=task)
     return dataclasses.replace(_loaded(run, config.policy, task), signal=getattr(display, "signal", 0))
 
@@ -298,8 +284,7 @@ def evaluate(
 ) -> Rollouts:
     """Fresh episodes of a run's policy, drawn from `seed` and from no stream that training used."""
     episodes, seed = registry.whole("episodes", episodes, least=1), registry.whole("seed", seed)
-    compute = compute_for(engine, workers)
     problem = Problem(result.policy.policy, Unperturbed(), seed)
-    with make_engine(compute, result.task, problem, members=episodes) as running:
+    with make_engine(compute_for(engine, workers), result.task, problem, members=episodes) as running:
         request = Episodes.unperturbed(0, episodes, Stream.FRESH, mean_action=mean_action)
         return running.rollout(result.theta, request, result.policy.obs_stats).copied()

@@ -209,9 +209,7 @@ def _restored(kind: str, value: Any) -> Any:
 
 def changed(old: Config, new: Config) -> list[str]:
     """Dotted names of the settings that differ, or that only one of them has."""
-    before, after = (
-        {name: list(v) if isinstance(v, tuple) else v for name, v in flatten(config).items()} for config in (old, new)
-    )
+    before, after = ({key: list(v) if isinstance(v, tuple) else v for key, v in flatten(c).items()} for c in (old, new))
     return [name for name in dict.fromkeys([*after, *before]) if before.get(name) != after.get(name)]
 
 

@@ -30,14 +30,11 @@ class TroubleError(QuellError):
 
 
 class EngineFailure(QuellError):
-    """Episodes can no longer be run; the run so far is saved and can be resumed.
+    """Episodes can no longer be run; the run so far is saved and can be resumed."""
 
-    `lost`: a worker ended without an answer, so the same request may well succeed elsewhere.
-    """
 
-    def __init__(self, message: str, *, lost: bool = False) -> None:
-        super().__init__(message)
-        self.lost = lost
+class WorkerLost(EngineFailure):
+    """A worker ended without an answer, so that the same request may well succeed elsewhere."""
 
 
 class EnvironmentFailure(EngineFailure):

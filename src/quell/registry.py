@@ -18,6 +18,7 @@ import pkgutil
 import re
 import textwrap
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -246,13 +247,10 @@ def hints(cls: Any) -> dict[str, Any]:
 def help_texts(cls: Any) -> dict[str, str]:
     """The docstrings under a dataclass's fields, inherited ones too."""
     texts: dict[str, str] = {}
-    bases: list[Any] = [base for base in reversed(cls.__mro__) if dataclasses.is_dataclass(base)]
-    for base in bases:
-        try:
-            parsed = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
-        except (OSError, TypeError, IndentationError):  # made in a session without source
-            continue
-        for field, text in itertools.pairwise(getattr(parsed, "body", [])):
-            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
-                texts[ast.unparse(field.target)] = " ".join(ast.literal_eval(text.value).split())
+    for base in (base for base in reversed(cls.__mro__) if hasattr(base, "__dataclass_fields__")):
+        with suppress(OSError, TypeError, IndentationError):  # made in a session without source
+            parsed: Any = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+            for field, text in itertools.pairwise(parsed.body):
+                if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+                    texts[ast.unparse(field.target)] = " ".join(ast.literal_eval(text.value).split())
     return texts

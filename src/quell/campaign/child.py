@@ -20,9 +20,8 @@ from quell.errors import QuellError, UsageError
 from quell.keys import Purpose, generator
 from quell.rollout import default_compute
 from quell.runs import Run
-from quell.runs.folder import folder_name
+from quell.runs.folder import folder_name, versions
 from quell.runs.record import Record, thin, variance_ratio
-from quell.runs.versions import versions
 from quell.tasks import trusted
 from quell.training.callbacks import Callback
 from quell.training.loop import run_training

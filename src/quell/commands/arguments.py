@@ -34,20 +34,14 @@ def _int_rule(asked: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[int] | None:
     """A flag that takes a whole number takes 1e6 too."""
     if asked.type is not int:
         return None
-    return PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="INT",
-        instance_from_str=lambda words: _whole(words[0]),
-        is_instance=lambda value: isinstance(value, int),
-        str_from_instance=lambda value: [str(value)],
-    )
+    return PrimitiveConstructorSpec(1, "INT", _whole, lambda value: isinstance(value, int), lambda value: [str(value)])
 
 
-def _whole(text: str) -> int:
+def _whole(words: list[str]) -> int:
     with suppress(ValueError):
-        if not text.lstrip("+-").isdigit() and (number := float(text)).is_integer():
+        if not words[0].lstrip("+-").isdigit() and (number := float(words[0])).is_integer():
             return int(number)
-    return int(text)
+    return int(words[0])
 
 
 def take(arguments: list[str], flag: str) -> tuple[str | None, list[str]]:

@@ -14,6 +14,7 @@ from quell.commands.arguments import UNSET
 from quell.commands.settings import own_task
 from quell.runs import Run
 from quell.runs.find import newest
+from quell.runs.record import variance_ratio
 from quell.training.methods import falls_back
 
 
@@ -51,42 +52,34 @@ def described(result: Result) -> str:
 
 
 def report(result: Result) -> int:
-    """A finished run in a few lines."""
+    """A finished run in a few lines, or how to go on with one that was asked to stop; the exit code."""
+    if not result.finished:
+        print(f"stopped after {result.steps:,} steps; saved. Continue with:", file=sys.stderr)
+        print(f"  quell resume {result.path}", file=sys.stderr)
+        return 128 + (result.signal or signal.SIGINT)
     config = result.config
     print(f"{config.task}  {config.method}  seed {config.seed}: {result.steps:,} steps, {result.iteration} iterations")
-    print(f"  return  {_eval(result, 'eval/return')}  (actions sampled)")
-    print(f"          {_eval(result, 'eval/mean_action')}  (mean action)")
+    for label, name, how in (("return", "eval/return", "actions sampled"), ("", "eval/mean_action", "mean action")):
+        print(f"  {label:<6}  {_score(result.last(name), result.last(f'{name}_std'))}  ({how})")
     for best in [row for row in result.history if row.get("eval/mean_action") == result.best][-1:]:
         older = best["iteration"] < result.iteration
         whose = f"iteration {best['iteration']}; `--checkpoint best` to use it" if older else "the newest"
         print(f"    best  {_score(result.best, best['eval/mean_action_std'])}  (mean action, {whose})")
     if result.steps < config.steps:
         print(f"  stopped early: the target of {config.target:g} is reached")
-    es = [row["variance/es"] for row in result.history if row.get("variance/es") is not None]
-    own = [row["variance/method"] for row in result.history if row.get("variance/es") is not None]
     if result.history and all(row.get("trouble/flat") for row in result.history):
         value = result.history[-1]["return/mean"]
         print(f"  every episode returned {value:g}: no reward was seen, so there was nothing to learn from")
     elif falls_back(config):
         print("  plain ES: policy gradients overflow on this task, and no control variate is made of them")
-    elif config.method == "cv" and sum(es) > 0:
-        print(f"  gradient variance  {sum(own) / sum(es):.3f} of plain ES")
+    elif config.method == "cv" and (ratio := variance_ratio(result.history)) is not None:
+        print(f"  gradient variance  {ratio:.3f} of plain ES")
     if result.history and (trouble := result.history[-1]["trouble/total"]):
         print(f"  trouble in {trouble:.0f} iterations (see trouble/* in metrics.jsonl)")
     for note in result.task.notes():
         print(f"  {note}")
     print(f"  run folder  {result.path}")
     return 0
-
-
-def stopped(result: Result) -> int:
-    """A run that was asked to stop: how to go on."""
-    print(f"stopped after {result.steps:,} steps; saved. Continue with:\n  quell resume {result.path}", file=sys.stderr)
-    return 128 + (result.signal or signal.SIGINT)
-
-
-def _eval(result: Result, name: str) -> str:
-    return _score(result.last(name), result.last(f"{name}_std"))
 
 
 def _score(value: float, spread: float) -> str:

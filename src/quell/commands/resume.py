@@ -2,7 +2,7 @@
 
 from quell import zoo
 from quell.commands.arguments import take
-from quell.commands.common import find_run, report, stopped
+from quell.commands.common import find_run, report
 from quell.commands.settings import ResumeFlags, own_task, parse, take_choices
 from quell.config import changed, flatten, replace
 from quell.errors import UsageError
@@ -35,5 +35,4 @@ def main(arguments: list[str]) -> int:
 
     from quell.api import resume
 
-    result = resume(run.path, engine=compute, env=given, **others, **settings)
-    return report(result) if result.finished else stopped(result)
+    return report(resume(run.path, engine=compute, env=given, **others, **settings))

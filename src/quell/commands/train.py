@@ -24,7 +24,7 @@ def main(arguments: list[str]) -> int:
     seeds = own.pop("seeds")
 
     from quell.api import start
-    from quell.commands.common import report, stopped
+    from quell.commands.common import report
 
     if seeds is not None:
         from quell.commands.sweep import run
@@ -33,8 +33,7 @@ def main(arguments: list[str]) -> int:
         if log or not isinstance(compute, Cpu):
             raise UsageError("--seeds runs one process of this machine per seed: leave out --engine and --log")
         return run(config, given, [{}], seeds=seeds, jobs=compute.workers, out=out / "seeds", **own)
-    result = start(config, compute=compute, task=given, **own)
-    return report(result) if result.finished else stopped(result)
+    return report(start(config, compute=compute, task=given, **own))
 
 
 def read_settings(

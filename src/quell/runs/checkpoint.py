@@ -97,17 +97,15 @@ def load_newest(folder: Path, *, at_most: int | None = None) -> Saved | None:
     None if there is no checkpoint; a UsageError if there are some and none is intact.
     """
     broken: list[CorruptCheckpoint] = []
-    for iteration in reversed(iterations(folder)):
-        if at_most is not None and iteration > at_most:
-            continue
+    for iteration in reversed([one for one in iterations(folder) if at_most is None or one <= at_most]):
         try:
             found = load(_place(folder, iteration))
         except CorruptCheckpoint as error:
             broken.append(error)
-            continue
-        for skipped in broken:
-            warnings.warn(f"checkpoint skipped: {skipped}", stacklevel=2)
-        return found
+        else:
+            for skipped in broken:
+                warnings.warn(f"checkpoint skipped: {skipped}", stacklevel=2)
+            return found
     if broken:
         raise UsageError(f"{str(folder.parent)!r} has no intact checkpoint; the newest: {broken[0]}")
     return None

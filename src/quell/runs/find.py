@@ -12,6 +12,7 @@ from quell.config import Config
 from quell.errors import QuellError, UsageError
 from quell.runs import files
 from quell.runs.folder import Run
+from quell.runs.record import known
 from quell.training.state import finished
 
 DEPTH = 8
@@ -57,7 +58,7 @@ def standing(path: Path) -> Standing | None:
     except QuellError:
         return None
     steps = int(rows[-1].get("steps") or 0) if rows else 0
-    scores = [row["eval/mean_action"] for row in rows if row.get("eval/mean_action") is not None]
+    scores = known(rows, "eval/mean_action")
     done = finished(config, steps, max(scores, default=-math.inf))
     state = "running" if _is_locked(path) else "finished" if done else "interrupted"
     return Standing(path, config, steps, scores[-1] if scores else None, state, _changed(path))

@@ -5,10 +5,13 @@ runs/<task>/<method>/<seed>-<time>/
 """
 
 import fcntl
+import importlib.metadata
 import json
 import os
+import platform
 import re
 import shutil
+import subprocess
 import time
 import warnings
 from collections.abc import Iterator
@@ -20,12 +23,15 @@ from quell.config import Config, changed, check_out, check_run_name, from_dict, 
 from quell.errors import UsageError
 from quell.runs import checkpoint, files
 from quell.runs.files import write_atomically
-from quell.runs.versions import packages, versions
 
 WRITTEN = ("config.json", "versions.json", "metrics.jsonl", "metrics.csv", "forked-from.txt")
 SAVING = ("eval_every", "eval_episodes", "checkpoint_every", "keep_checkpoints")
 FREE_TO_CHANGE = ("steps", "target", "max_trouble", *SAVING)
 """Settings that a resumed run may change: they do not alter the iterations already made."""
+RECORDED_PACKAGES = (
+    *("quell", "jax", "jaxlib", "optax", "numpy", "scipy", "mujoco", "gymnasium"),
+    *("dm_control", "envpool", "pybullet", "Box2D", "ray"),
+)
 _COMPONENT = re.compile(r"[^./\0][^/\0]{0,199}")
 
 
@@ -177,3 +183,29 @@ def _component(name: str, what: str) -> str:
     if not _COMPONENT.fullmatch(name) or not name.isprintable():
         raise UsageError(f"{what} {name!r:.80} cannot be the name of a folder")
     return name
+
+
+def packages() -> dict[str, str]:
+    """Versions of what is installed."""
+    found = {}
+    for package in RECORDED_PACKAGES:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            found[package] = importlib.metadata.version(package)
+    return found
+
+
+def versions() -> dict[str, Any]:
+    """Python, platform, package versions and, in a checkout, the commit."""
+    machine = {"python": platform.python_version(), "platform": platform.platform()}
+    return {**machine, "commit": _commit(), "packages": packages()}
+
+
+def _commit() -> str | None:
+    git = ["git", "-C", str(Path(__file__).parent)]
+    options: dict[str, Any] = {"capture_output": True, "text": True, "check": True}
+    try:
+        subprocess.run([*git, "ls-files", "--error-unmatch", __file__], **options)  # is quell itself in the checkout?
+        described = subprocess.run([*git, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"], **options)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return str(described.stdout).strip()

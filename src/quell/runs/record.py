@@ -117,10 +117,7 @@ def from_facts(facts: Mapping[str, Any]) -> Record:
 def from_folder(run: Run) -> Record:
     """A run as its folder has it so far: the newest evaluation stands for the final one."""
     history = list(run.metrics())
-    evaluated = {"sampled": "eval/return", "mean_action": "eval/mean_action"}
-    final = {
-        name: [row[metric] for row in history if row.get(metric) is not None][-1:] for name, metric in evaluated.items()
-    }
+    final = {"sampled": known(history, "eval/return")[-1:], "mean_action": known(history, "eval/mean_action")[-1:]}
     return _checked(Record(run.config, {}, final, [], thin(history), variance=variance_ratio(history)))
 
 
@@ -143,12 +140,11 @@ def thin(history: Sequence[Mapping[str, Any]], points: int = POINTS) -> dict[str
     stretches = np.array_split(np.arange(len(history)), min(points, max(1, len(history))))
     curve: dict[str, list[float | None]] = {name: [] for name in CURVE}
     for rows in ([history[i] for i in part] for part in stretches if len(part)):
-        evaluations = [row["eval/return"] for row in rows if row.get("eval/return") is not None]
         curve["iteration"].append(rows[-1]["iteration"])
         curve["steps"].append(rows[-1]["steps"])
         curve["return"].append(short(_mean(rows, "return/mean")))
         curve["ratio"].append(variance_ratio(rows))
-        curve["evaluation"].append(short(evaluations[-1] if evaluations else math.nan))
+        curve["evaluation"].append(short([math.nan, *known(rows, "eval/return")][-1]))
     return curve
 
 
@@ -163,6 +159,10 @@ def short(value: float) -> float | None:
     return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
+def known(rows: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
+    """A metric's values, of the iterations that have it."""
+    return [row[name] for row in rows if row.get(name) is not None]
+
+
 def _mean(rows: Sequence[Mapping[str, Any]], name: str) -> float:
-    values = [row[name] for row in rows if row.get(name) is not None]
-    return float(np.mean(values)) if values else math.nan
+    return float(np.mean(known(rows, name) or math.nan))

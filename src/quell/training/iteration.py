@@ -34,13 +34,9 @@ class Trainer:
         self.config = config
         self.task = task or make_task(config)
         self.problem = make_problem(config, self.task)
+        self.most_pairs = max(config.pairs, min(MOST_PAIRS, config.batch_steps // (2 * SHORTEST)))
         members = max(2 * self.most_pairs, config.eval_episodes)
         self.engine = make_engine(compute, self.task, self.problem, members=members, states=config.step.states)
-
-    @property
-    def most_pairs(self) -> int:
-        """The most pairs an iteration may have."""
-        return max(self.config.pairs, min(MOST_PAIRS, self.config.batch_steps // (2 * SHORTEST)))
 
     def pairs(self, state: TrainState) -> int:
         """So many that they take about `batch_steps`, going by the episodes so far; at least `pairs`."""
@@ -65,7 +61,7 @@ class Trainer:
         looks = {"record": config.estimator.needs.trajectories, "states": config.step.states}
         shared = {"shared_reset": config.shared_reset, "shared_noise": config.shared_noise}
         episodes = Episodes.of_pairs(state.iteration, self.pairs(state), **looks, **shared)
-        rollouts = self.engine.rollout(state.theta, episodes, self._normaliser(state))
+        rollouts = self.engine.rollout(state.theta, episodes, state.obs if config.normalise_obs else None)
         with calm():
             metric = config.step.metric(self.problem.policy, state.step)
         moved, row = self._update(state, Batch(state.theta, episodes, rollouts, metric))
@@ -131,16 +127,13 @@ class Trainer:
         steps, count = 0, self.config.eval_episodes
         for mean_action, name in ((False, "eval/return"), (True, "eval/mean_action")):
             episodes = Episodes.unperturbed(state.iteration, count, Stream.EVALUATE, mean_action=mean_action)
-            rollouts = self.engine.rollout(state.theta, episodes, self._normaliser(state))
+            rollouts = self.engine.rollout(state.theta, episodes, state.obs if self.config.normalise_obs else None)
             row[name], row[f"{name}_std"] = mean(rollouts.returns), spread(rollouts.returns)
             steps += int(rollouts.steps.sum())
         state = dataclasses.replace(state, eval_steps=state.eval_steps + steps).judged(row["eval/mean_action"])
         row |= {"eval/steps": state.eval_steps, "eval/best": state.best.score if state.best else math.nan}
         target = self.config.target
         return state, row if target is None else {**row, "eval/reached": float(row["eval/best"] >= target)}
-
-    def _normaliser(self, state: TrainState) -> ObsStats | None:
-        return state.obs if self.config.normalise_obs else None
 
 
 def visited(rollouts: Rollouts, count: int = STATES) -> Array:

@@ -96,11 +96,10 @@ class Mlflow(Logger):
         self._client.set_terminated(self._id, "FAILED" if error[0] else "FINISHED")
 
 
-Loggers = list[type[Logger]]
 LOGGERS: dict[str, type[Logger]] = {logger.name: logger for logger in (Wandb, Mlflow)}
 
 
-def find_loggers(names: Sequence[str]) -> Loggers:
+def find_loggers(names: Sequence[str]) -> list[type[Logger]]:
     """Loggers by name; complains about those that there are not, or that are not installed."""
     for name in names:
         if name not in LOGGERS:

@@ -22,10 +22,7 @@ FAILED_SAVES = 3
 def run_training(
     config: Config, run: Run, *, compute: Compute, callbacks: Sequence[Callback] = (), task: Task | None = None
 ) -> TrainState:
-    """Train until the budget is spent, the target reached, or a callback asks to stop; always leaves a checkpoint.
-
-    It begins where the newest checkpoint is, if there is one.
-    """
+    """Train on from the newest checkpoint, if any, until budget, target or a callback ends it; always leaves one."""
     task = task or make_task(config)
     saved = checkpoint.load_newest(run.checkpoints)
     state = TrainState.from_checkpoint(config, make_problem(config, task), saved) if saved else None

@@ -62,13 +62,9 @@ class TrainState:
         return finished(config, self.steps, self.best.score if self.best else -math.inf)
 
     def to_checkpoint(self, config: Config) -> Saved:
-        arrays = {
-            "theta": self.theta,
-            **to_arrays(self.step),
-            **{f"estimator.{name}": value for name, value in self.estimator.items()},
-            "obs.total": self.obs.total,
-            "obs.squares": self.obs.squares,
-        }
+        memory = {f"estimator.{name}": value for name, value in self.estimator.items()}
+        arrays = {"theta": self.theta, **to_arrays(self.step), **memory}
+        arrays |= {"obs.total": self.obs.total, "obs.squares": self.obs.squares}
         facts = {name: getattr(self, name) for name in COUNTERS} | {"obs_count": self.obs.count}
         if best := self.best:
             arrays |= {"best.score": np.array([best.score]), "best.theta": best.theta}

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from quell.errors import EngineFailure, QuellError
+from quell.errors import EngineFailure, QuellError, WorkerLost
 from quell.rollout.cluster.worker import Worker
 from quell.rollout.cpu.engine import CpuEngine
 
@@ -187,7 +187,7 @@ class Fleet:
             self._ask_again(member, ref)
         except errors.RayTaskError as error:
             cause = error.cause
-            lost = isinstance(cause, EngineFailure) and cause.lost
+            lost = isinstance(cause, WorkerLost)
             if not lost and not isinstance(cause, errors.RayError):
                 raise cause if isinstance(cause, QuellError) else EngineFailure(f"a worker failed:\n{error}") from None
             self._blame(member, cause)

@@ -26,7 +26,7 @@ from typing import Any
 
 import cloudpickle
 
-from quell.errors import EngineFailure, QuellError, UsageError
+from quell.errors import EngineFailure, QuellError, UsageError, WorkerLost
 from quell.estimate import Problem
 from quell.rollout.cpu.memory import SharedArrays
 from quell.tasks.base import Task
@@ -173,7 +173,7 @@ class Crew:
         job.attempts += 1
         job.troubles.append(f"a worker process {how} while {job.doing()}")
         if job.attempts >= ATTEMPTS:
-            raise EngineFailure(f"{job.troubles[-1]}; so did the {ATTEMPTS - 1} before it", lost=True)
+            raise WorkerLost(f"{job.troubles[-1]}; so did the {ATTEMPTS - 1} before it")
         if job.attempts > 1:
             time.sleep(PAUSE * 2 ** (job.attempts - 2))
         self._replace(place)
