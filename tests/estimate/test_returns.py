@@ -49,7 +49,7 @@ def test_pairs_are_centred_on_the_good_others() -> None:
 
 def test_fitness_is_centred_on_the_other_pairs() -> None:
     returns = np.array([1.0, 2.0, 3.0, 5.0, 10.0, 20.0])
-    fitness = shaped_fitness(returns, "none").fitness
+    fitness, _, _ = shaped_fitness(returns, "none")
     assert fitness[:2] == pytest.approx(np.array([1.0, 2.0]) - np.mean([3, 5, 10, 20]))
 
 

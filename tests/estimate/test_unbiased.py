@@ -23,9 +23,9 @@ from quell.estimate import Problem
 from quell.estimate.control_variate import ControlVariate
 from quell.estimate.control_variate.coefficients import FixedCoefficient
 from quell.estimate.control_variate.discount import FixedDiscounts
-from quell.estimate.policy_gradient import Advantages, Baseline, PolicyGradient
+from quell.estimate.policy_gradient import Baseline, PolicyGradient
 from quell.estimate.reduce import directions_of, pair_of
-from quell.estimate.returns import Fitness, Shaping
+from quell.estimate.returns import Shaping
 from quell.estimate.score import Score
 from quell.perturb import Unperturbed
 from quell.perturb.gaussian import Gaussian
@@ -179,9 +179,9 @@ def undiscounted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the control variate use the reward-to-go as eq. (5) prints it: without gamma^{t'-t}."""
     sound = cv_module.advantages  # type: ignore[attr-defined]
 
-    def printed(data: Batch, gammas: Sequence[float], baseline: Baseline) -> Advantages:
-        values = sound(data, [1.0] * len(gammas), baseline).values
-        return dataclasses.replace(sound(data, gammas, baseline), values=values)
+    def printed(data: Batch, gammas: Sequence[float], baseline: Baseline) -> tuple[Array, Array, Array]:
+        (to_go, _, good), (_, values, _) = (sound(data, g, baseline) for g in (gammas, [1.0] * len(gammas)))
+        return to_go, values, good
 
     monkeypatch.setattr(cv_module, "advantages", printed)
 
@@ -289,10 +289,10 @@ def test_a_single_good_gcmc_pair_is_unbiased() -> None:
 
 
 def test_subtracting_a_gcmc_pairs_own_mean_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    def own_mean(returns: np.ndarray, how: Shaping) -> Fitness:
-        sound = returns_module.shaped_fitness(returns, how)
-        pair = sound.fitness.reshape(-1, 2)
-        return dataclasses.replace(sound, fitness=(pair - pair.mean(axis=1, keepdims=True)).reshape(-1))
+    def own_mean(returns: Array, how: Shaping) -> tuple[Array, float, Array]:
+        fitness, scale, good = returns_module.shaped_fitness(returns, how)
+        pair = fitness.reshape(-1, 2)
+        return (pair - pair.mean(axis=1, keepdims=True)).reshape(-1), scale, good
 
     monkeypatch.setattr(score_module, "shaped_fitness", own_mean)
     z, _ = SingleGcmcPair().z(Score(shaping="none"))

@@ -13,9 +13,8 @@ import pytest
 from made_up import made_up, small_group, write_group
 
 from quell.cli import main
-from quell.paper.entries import ENTRIES
 from quell.paper.formats import html, latex, markdown
-from quell.paper.published import ABLATION_TASKS, LABELS, SCORES, score
+from quell.paper.published import ABLATION_TASKS, ENTRIES, LABELS, SCORES, score
 from quell.paper.render import render_group, runs_of
 from quell.paper.scores import aggregate, compare, grid, improvements, scaled
 from quell.paper.tables import build

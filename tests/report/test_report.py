@@ -25,8 +25,7 @@ import quell
 import quell.errors
 from quell.cli import main
 from quell.figures.style import LOOKS
-from quell.paper.entries import ENTRIES
-from quell.paper.published import LABELS
+from quell.paper.published import ENTRIES, LABELS
 from quell.paper.render import html_tables
 from quell.report import content
 from quell.report.build import build

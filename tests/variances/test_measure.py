@@ -19,14 +19,14 @@ from quell.errors import UsageError
 from quell.estimate import Estimate, Problem, Rows, policy_gradient
 from quell.estimate.control_variate.coefficients import FixedCoefficient
 from quell.estimate.control_variate.discount import FixedDiscounts
-from quell.estimate.policy_gradient import Advantages, Baseline
+from quell.estimate.policy_gradient import Baseline
 from quell.estimate.reduce import directions_of
 from quell.estimate.score import Score
 from quell.keys import Stream
 from quell.perturb.gaussian import Gaussian
 from quell.policy.network import Policy
 from quell.rollout import default_compute
-from quell.types import Batch, Episodes, State, Sums
+from quell.types import Array, Batch, Episodes, State, Sums
 from quell.variances.fisher import Geometry
 from quell.variances.measure import Measurement, Session
 from quell.variances.points import find_point
@@ -180,9 +180,9 @@ def test_a_biased_estimator_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The reward-to-go as eq. (5) prints it, without its discount: it must be called biased."""
     sound = policy_gradient.advantages
 
-    def printed(batch: Batch, gammas: Sequence[float], baseline: Baseline) -> Advantages:
-        undiscounted = sound(batch, [1.0] * len(gammas), baseline)
-        return dataclasses.replace(sound(batch, gammas, baseline), values=undiscounted.values)
+    def printed(batch: Batch, gammas: Sequence[float], baseline: Baseline) -> tuple[Array, Array, Array]:
+        (to_go, _, good), (_, values, _) = (sound(batch, g, baseline) for g in (gammas, [1.0] * len(gammas)))
+        return to_go, values, good
 
     settings = {"horizon": 30, "policy.hidden": (), "policy.init_std": 0.5, "sigma": 0.3, "pairs": 50}
     where = find_point("inverted-pendulum", "init", preset="tuned", seed=0, settings=settings)

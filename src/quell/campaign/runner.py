@@ -16,7 +16,7 @@ from quell.campaign.plan import STOPPED, Job
 from quell.rollout.cpu.crew import ONE_THREAD
 from quell.runs.files import as_facts
 from quell.terminal.campaign import CampaignDisplay
-from quell.terminal.stopping import handled, handlers_kept
+from quell.terminal.stopping import handled
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -41,9 +41,8 @@ class Runner:
 
     def run(self, jobs: Sequence[Job]) -> list[Outcome]:
         """Outcomes in the order in which the runs ended."""
-        told = handled(lambda _: None, lambda _: None)
-        with handlers_kept(*SIGNALS), ThreadPoolExecutor(self.count) as pool, self.display, told:
-            self._catch_signals()
+        told = handled(self._on_signal, lambda _: None, lambda _: None, SIGNALS)
+        with told, ThreadPoolExecutor(self.count) as pool, self.display:
             outcomes = []
             for future in as_completed([pool.submit(self._one, job) for job in jobs]):
                 outcomes.append(outcome := future.result())
@@ -59,15 +58,11 @@ class Runner:
                 assert child.stdin is not None
                 child.stdin.close()
 
-    def _catch_signals(self) -> None:
-        def handle(number: int, frame: FrameType | None) -> None:
-            if self._stopping:
-                for child in tuple(self._children):
-                    child.kill()
-            threading.Thread(target=self.stop).start()  # not here: the lock may be held by what was interrupted
-
-        for number in SIGNALS if threading.current_thread() is threading.main_thread() else ():
-            signal.signal(number, handle)
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self._stopping:
+            for child in tuple(self._children):
+                child.kill()
+        threading.Thread(target=self.stop).start()  # not here: the lock may be held by what was interrupted
 
     def _one(self, job: Job) -> Outcome:
         child = self._start(job)

@@ -2,6 +2,7 @@
 
 import itertools
 import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -13,10 +14,9 @@ from quell.campaign.plan import Budget, Job, record_path
 from quell.campaign.runner import Outcome, Runner
 from quell.commands.arguments import UNSET, parse
 from quell.config import Preset, check_out
-from quell.errors import UsageError, require
+from quell.errors import UsageError, did_you_mean, require
 from quell.paper import theorem
-from quell.paper.entries import ENTRIES, choose
-from quell.paper.published import paper_steps
+from quell.paper.published import ENTRIES, paper_steps
 from quell.paper.render import render_all, render_group
 from quell.rollout import default_workers
 from quell.terminal.campaign import CampaignDisplay
@@ -112,6 +112,15 @@ def planned(parsed: Arguments) -> list[Job]:
         jobs.append(Job(config, parsed.runs / group, record_path(parsed.out / group, config), parsed.episodes))
         jobs[-1].check()
     return jobs
+
+
+def choose(wanted: Iterable[str], known: Sequence[str], what: str) -> tuple[str, ...]:
+    """The wanted names, or all; complains about a method or task that the entry does not have."""
+    chosen = tuple(dict.fromkeys(wanted))
+    for name in chosen:
+        if name not in known:
+            raise UsageError(f"no {what} {name!r} here{did_you_mean(name, known)}; there are: {', '.join(known)}")
+    return chosen or tuple(known)
 
 
 def _show(jobs: list[Job], due: list[Job], seconds: dict[str, float], count: int) -> None:

@@ -21,30 +21,21 @@ from quell.types import Array, Batch, Pair, State, Sums
 Baseline = Literal["none", "leave-one-out"]
 
 
-@dataclass(frozen=True)
-class Advantages:
-    """Reward-to-go less its baseline, for every discount, member and step (0 after the end)."""
+def advantages(batch: Batch, gammas: Sequence[float], baseline: Baseline) -> tuple[Array, Array, Array]:
+    """(G_t, G_t - b_t [k, 2N, t], 0 after the end; which pairs [N] have finite rewards).
 
-    reward_to_go: Array  # [k, 2N, t]: G_t
-    values: Array  # [k, 2N, t]: G_t - b_t
-    good: Array  # bool [N] pairs whose rewards are finite
-
-
-def advantages(batch: Batch, gammas: Sequence[float], baseline: Baseline) -> Advantages:
-    """G_t - b_t with b_t = 0, or the mean of G_t over the other members still running at step t.
-
-    Where the members of a pair share their action noise, the mean is over the other pairs instead. The members of bad
-    pairs (non-finite rewards) are left out of everybody's baseline.
+    b_t is 0, or the mean of G_t over the other members still running at step t: without those of bad pairs and, where
+    the members of a pair share their action noise, without the partner.
     """
     rewards = batch.rollouts.rewards
     good = finite_pairs(rewards)
     members = np.repeat(good, 2)
     to_go = reward_to_go(np.where(members[:, None], rewards, 0.0), gammas)
     if baseline == "none":
-        return Advantages(to_go, to_go, good)
+        return to_go, to_go, good
     running = alive(batch.rollouts.steps, rewards.shape[1]) & members[:, None]
     others = mean_of_others(to_go, running, whole_pairs=batch.episodes.shared_noise)
-    return Advantages(to_go, np.where(running, to_go - others, 0.0), good)
+    return to_go, np.where(running, to_go - others, 0.0), good
 
 
 def spread_of_good(batch: Batch) -> float:
@@ -72,10 +63,8 @@ def pair_scores(xp: Any, policy: Policy, pair: Pair, thetas: Any, weights: Any) 
     from quell.policy.likelihood import weighted_scores
 
     end = recorded_length(xp, pair)
-    sums = weighted_scores(policy)(
-        thetas, pair.obs[:, :end], pair.actions[:, :end], xp.asarray(weights[:, :, :end], xp.float32)
-    )
-    return xp.asarray(sums)
+    obs, actions, counted = pair.obs[:, :end], pair.actions[:, :end], xp.asarray(weights[:, :, :end], xp.float32)
+    return xp.asarray(weighted_scores(policy)(thetas, obs, actions, counted))
 
 
 def recorded_length(xp: Any, pair: Pair) -> int:
@@ -109,10 +98,10 @@ class PolicyGradient:
         return spread_of_good(batch)
 
     def prepare(self, problem: Problem, batch: Batch, state: State) -> Rows:
-        advantage, scale = advantages(batch, [self.gamma], self.baseline), self.unit(batch, state)
-        weights = step_weights(advantage.values, [self.gamma])
+        (_, values, good), scale = advantages(batch, [self.gamma], self.baseline), self.unit(batch, state)
+        weights = step_weights(values, [self.gamma])
         weights = weights / scale if scale > 0 else np.zeros_like(weights)
-        return Rows({"weights": by_pair(weights), "good": advantage.good})
+        return Rows({"weights": by_pair(weights), "good": good})
 
     def terms(self, problem: Problem, pair: Pair, row: dict[str, Any], theta: Any, xp: Any = np) -> dict[str, Any]:
         scores = pair_scores(xp, problem.policy, pair, xp.stack([theta, theta]), row["weights"])[:, 0]

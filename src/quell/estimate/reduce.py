@@ -18,8 +18,7 @@ from quell.estimate import Estimator, Problem, Rows
 from quell.perturb import Draw, draw_pair
 from quell.types import Array, Batch, Episodes, Pair, Rollouts, Sums
 
-Node = tuple[int, int]
-"""(level, index): the sum of leaves index * 2^level to (index + 1) * 2^level - 1."""
+Node = tuple[int, int]  # (level, index): the sum of leaves index * 2^level to (index + 1) * 2^level - 1
 Mapper = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 
 COLLECTED = "collected."

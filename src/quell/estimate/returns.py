@@ -1,7 +1,6 @@
 """Discounted returns, reward-to-go, means of others and shaping: the only copy."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -70,20 +69,12 @@ def less_other_pairs(values: Array, good: int) -> Array:
     return np.asarray(by_pair - others).reshape(values.shape)
 
 
-@dataclass(frozen=True)
-class Fitness:
-    """What is global about a batch of returns."""
+def shaped_fitness(returns: Array, how: Shaping) -> tuple[Array, float, Array]:
+    """(shaped returns [2N], each pair centred on the mean of the others; scale; which pairs [N] have finite returns).
 
-    fitness: Array  # [2N] shaped returns, less the mean of the other pairs; 0 for members of bad pairs
-    scale: float  # what a policy gradient is multiplied by, so that it matches the shaped returns
-    good: Array  # bool [N] pairs whose two returns are finite
-
-
-def shaped_fitness(returns: Array, how: Shaping) -> Fitness:
-    """Shape the returns of the good pairs and centre each pair on the mean of the others.
-
-    The centre cancels in a symmetric pair. In a GCMC pair it does not, and the mean of the *other* pairs, which is
-    independent of this one, removes the returns' common part without bias. A single pair's own mean would bias it.
+    Members of bad pairs are 0. A policy gradient times the scale matches the shaped returns. The centre cancels in a
+    symmetric pair. In a GCMC pair it does not, and the mean of the *other* pairs, which is independent of this one,
+    removes the returns' common part without bias. A single pair's own mean would bias it.
     """
     good = finite_pairs(returns)
     members = np.repeat(good, 2)
@@ -92,7 +83,7 @@ def shaped_fitness(returns: Array, how: Shaping) -> Fitness:
         shaped, scale = shape(returns[members], how)
         alone = good.sum() == 1 and how == "normalise"
         fitness[members] = returns[members] * scale if alone else less_other_pairs(shaped, int(good.sum()))
-    return Fitness(fitness, scale, good)
+    return fitness, scale, good
 
 
 def centred_ranks(values: Array) -> Array:

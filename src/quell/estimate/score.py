@@ -29,8 +29,8 @@ class Score:
         return fresh_variance(problem, 1)
 
     def prepare(self, problem: Problem, batch: Batch, state: State) -> Rows:
-        shaped = shaped_fitness(batch.rollouts.returns, self.shaping)
-        return Rows({"fitness": shaped.fitness.reshape(-1, 2), "good": shaped.good})
+        fitness, _, good = shaped_fitness(batch.rollouts.returns, self.shaping)
+        return Rows({"fitness": fitness.reshape(-1, 2), "good": good})
 
     def terms(self, problem: Problem, pair: Pair, row: dict[str, Any], theta: Any, xp: Any = np) -> dict[str, Any]:
         x = pair_score(xp, row["fitness"], pair.eps, problem.directions)

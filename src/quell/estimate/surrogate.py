@@ -50,9 +50,8 @@ class Surrogate:
         return {}
 
     def prepare(self, problem: Problem, batch: Batch, state: State) -> Rows:
-        advantage = advantages(batch, [self.gamma], self.baseline)
-        values = advantage.values[0]
-        mask = alive(batch.rollouts.steps, values.shape[1]) & np.repeat(advantage.good, 2)[:, None]
+        _, (values,), good = advantages(batch, [self.gamma], self.baseline)
+        mask = alive(batch.rollouts.steps, values.shape[1]) & np.repeat(good, 2)[:, None]
         real = values[mask]
         if self.normalise_advantages and len(real):
             values = values - real.mean()
@@ -61,7 +60,7 @@ class Surrogate:
         weighed = {"values": np.where(mask, values / scale if scale > 0 else 0.0, 0.0), "mask": mask}
         pairs = {name: a.reshape(-1, 2, a.shape[-1]).astype(np.float32) for name, a in weighed.items()}
         shared = {"old": batch.theta, "steps": np.asarray(max(mask.sum(), 1), np.float64)}
-        return Rows({**pairs, "good": advantage.good}, shared)
+        return Rows({**pairs, "good": good}, shared)
 
     def terms(self, problem: Problem, pair: Pair, row: dict[str, Any], theta: Any, xp: Any = np) -> dict[str, Any]:
         end = recorded_length(xp, pair)

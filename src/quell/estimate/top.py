@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 
 from quell.estimate import Problem, Rows
-from quell.estimate.returns import Fitness, finite_pairs, shaped_fitness
+from quell.estimate.returns import finite_pairs, shaped_fitness
 from quell.estimate.score import Score
 from quell.registry import Range
 from quell.types import Array, Batch, State
@@ -36,8 +36,8 @@ class TopDirections(Score):
         returns = batch.rollouts.returns + self.per_step * batch.rollouts.steps
         good = finite_pairs(returns)
         chosen = good & self._best(returns, good)
-        shaped: Fitness = shaped_fitness(np.where(np.repeat(chosen, 2), returns, np.nan), self.shaping)
-        return Rows({"fitness": shaped.fitness.reshape(-1, 2), "good": shaped.good})
+        fitness, _, good = shaped_fitness(np.where(np.repeat(chosen, 2), returns, np.nan), self.shaping)
+        return Rows({"fitness": fitness.reshape(-1, 2), "good": good})
 
     def _best(self, returns: Array, good: Array) -> Array:
         """[N] bool: which pairs are among the best; the earlier of two equal ones."""

@@ -1,4 +1,6 @@
-"""The scores the paper printed: facts, the reference for every reproduction."""
+"""What the paper printed: its tables and figures, the runs each needs, and the scores, facts to compare with."""
+
+from dataclasses import dataclass
 
 LABELS = {
     **{"lqr": "LQR", "swimmer": "Swimmer", "halfcheetah": "HalfCheetah", "walker2d": "Walker"},
@@ -49,6 +51,26 @@ def _read(table: str) -> dict[tuple[str, str], str]:
 
 SCORES = _read(_SCORES) | _read(_ABLATION)  # (task, method) -> the printed score
 ABLATION_TASKS = tuple(dict.fromkeys(task for task, _ in _read(_ABLATION)))
+PPO_METHODS = ("ppo", "ppo+s", "ppo+a", "ppo+s+a", "ppo+s+m", "ppo+a+m", "ppo+s+a+m")
+ES_METHODS = ("es", "ortho", "gcmc", "qmc", "cv")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A table or figure of the paper."""
+
+    title: str
+    tasks: tuple[str, ...]
+    methods: tuple[str, ...]
+
+
+ENTRIES = {
+    "table-es": Entry("Final return: ES and its variants", tuple(LABELS), (*ES_METHODS, "pg")),
+    "table-pg": Entry("Final return: policy gradients", tuple(LABELS), ("ppo", "trpo", "det", "cv", "pg")),
+    "table-ppo": Entry("Final return: what PPO owes to its extras", ABLATION_TASKS, (*PPO_METHODS, "cv")),
+    "fig-curves": Entry("Learning curves", tuple(LABELS), ES_METHODS),
+    "fig-improvement": Entry("Improvement over the untrained policy, ES = 1", tuple(LABELS), ES_METHODS),
+}
 
 
 def paper_steps(task: str) -> int:

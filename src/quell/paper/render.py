@@ -6,8 +6,7 @@ from pathlib import Path
 from quell.errors import UsageError, require
 from quell.figures.runs import curve_panels, improvement_bars
 from quell.paper import formats
-from quell.paper.entries import ENTRIES, Entry
-from quell.paper.published import label
+from quell.paper.published import ENTRIES, Entry, label
 from quell.paper.scores import Grid, grid, improvements
 from quell.paper.tables import build
 from quell.runs.record import Record, read_group

@@ -4,8 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from quell.paper.entries import Entry
-from quell.paper.published import label, score
+from quell.paper.published import Entry, label, score
 from quell.paper.scores import Aggregate, Grid, aggregate, scores
 from quell.runs.record import NO_REWARD
 from quell.stats import MeanStd, bold, mean_std
@@ -19,7 +18,7 @@ class Cell:
     ours: MeanStd | None
     seeds: int
     bold: bool
-    published: str | None
+    reference: str  # the paper's
     flat: bool = False  # whether no run saw a reward
 
     @property
@@ -28,10 +27,6 @@ class Cell:
             return "–"
         spread = "" if math.isnan(self.ours.std) else f" ± {numbers.score(self.ours.std)}"
         return numbers.score(self.ours.mean) + spread + (f" {NO_REWARD}" if self.flat else "")
-
-    @property
-    def reference(self) -> str:
-        return self.published.replace("±", " ± ") if self.published else ""
 
 
 @dataclass(frozen=True)
@@ -76,7 +71,8 @@ def build(entry: Entry, runs_by_task: Grid) -> Table:
         results = {method: mean_std(scores(row[method])) for method in methods if method in row}
         best = bold(results)
         flat = {method for method, runs in row.items() if all(run.flat for run in runs)}
-        cells = [Cell(results.get(m), len(row.get(m, ())), m in best, score(task, m), m in flat) for m in methods]
+        printed = {method: (score(task, method) or "").replace("±", " ± ") for method in methods}
+        cells = [Cell(results.get(m), len(row.get(m, ())), m in best, printed[m], m in flat) for m in methods]
         rows.append(Row(label(task), max(run.config.steps for runs in row.values() for run in runs), cells))
     aggregates = [total for method in methods if (total := aggregate(runs_by_task, method)) is not None]
     missing = [label(task) for task in entry.tasks if task not in runs_by_task]

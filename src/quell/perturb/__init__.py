@@ -36,14 +36,13 @@ class Draw:
 class Directions:
     """How the pairs of an iteration are drawn: E[eps eps'] = I, standard normal marginals, unless a kind differs."""
 
-    sigma: Annotated[float, POSITIVE] = 0.02
-    """Standard deviation of the parameter perturbation."""
-
     name: ClassVar[str]
     symmetric: ClassVar[bool] = True
     """Whether the second member of a pair is exactly the negative of the first."""
     independent: ClassVar[bool] = True
     """Whether the pairs of an iteration are independent, so that their spread tells the variance of their mean."""
+    sigma: Annotated[float, POSITIVE] = 0.02
+    """Standard deviation of the parameter perturbation."""
 
     def plus(self, draw: Draw, pair: int) -> Array:
         """eps_plus of a pair, float32 [d]."""

@@ -1,10 +1,4 @@
-"""Policies: what can be set about them, and the network behind.
-
-network     the layout of theta
-act         members acting, in NumPy
-likelihood  log-probabilities, KL, scores and the Fisher metric, in JAX
-normalise   running statistics of observations
-"""
+"""Policies: what can be set about them, and the network behind."""
 
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar
@@ -14,7 +8,6 @@ from quell.policy.network import Activation, Bounding, Policy
 from quell.registry import COUNT, POSITIVE
 
 __all__ = ["CategoricalPolicy", "DeterministicPolicy", "GaussianPolicy", "Policy"]
-
 
 MOST_LAYERS = 100
 

@@ -8,8 +8,7 @@ from quell.errors import UsageError
 from quell.policy.network import Policy
 from quell.types import Array
 
-Act = Callable[[Array, Array], Array]
-"""(obs [m, o], noise [m, a]) -> actions [m, recorded]."""
+Act = Callable[[Array, Array], Array]  # (obs [m, o], noise [m, a]) -> actions [m, recorded]
 
 
 def actor(policy: Policy, thetas: Array, *, mean_action: bool = False) -> Act:

@@ -16,8 +16,7 @@ from quell.tasks.foreign.base import ForeignTask, episode_seed
 from quell.types import Array, Episodes, Rollouts
 
 Generators = Sequence[np.random.Generator]
-Normaliser = tuple[Array, Array] | None
-"""(mean, 1 / std) of observations, for policies that normalise."""
+Normaliser = tuple[Array, Array] | None  # (mean, 1 / std) of observations, for policies that normalise
 GROUP_BYTES = 64 << 20  # parameters of the members that step together; more would only strain the caches
 NOISE_BLOCK = 64  # steps whose action noise is drawn at once
 GROUP_MEMBERS = 128  # beyond this, batching gains nothing and simulators cost memory
@@ -57,10 +56,8 @@ class LocalSimulator:
 
 def member_theta(problem: Problem, theta: Array, episodes: Episodes, pair: int, sign: int) -> Array:
     """theta + sigma * eps of one member."""
-    if sign == 0 or problem.directions.sigma == 0:
-        return theta
-    eps = directions_of(problem, episodes, pair)[0 if sign > 0 else 1]
-    return np.asarray(perturbed(theta, problem.directions.sigma, eps))
+    sigma = problem.directions.sigma if sign else 0.0
+    return np.asarray(perturbed(theta, sigma, directions_of(problem, episodes, pair)[sign < 0])) if sigma else theta
 
 
 def _generators(seed: int, episodes: Episodes, pair: int, sign: int) -> tuple[np.random.Generator, np.random.Generator]:

@@ -30,12 +30,9 @@ class ArrayTask(Task):
     member's rows must not depend on the others', to the last bit.
     """
 
-    action_limit: float | None = None
-    """Actions count between minus this and this; None means all of them."""
-    view: tuple[float, float] = (1.0, 1.0)
-    """What a picture shows: from minus these to these, to the right and upwards."""
-    steps_per_second: float = 25.0
-    """Of a film."""
+    action_limit: float | None = None  # actions count between minus this and this; None means all of them
+    view: tuple[float, float] = (1.0, 1.0)  # what a picture shows: from minus these to these, to the right and upwards
+    steps_per_second: float = 25.0  # of a film
 
     def draw(self, rng: np.random.Generator) -> Draws:
         """All that is random in one episode."""

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from quell.errors import UsageError
 
 Array = NDArray[Any]
-State = Mapping[str, Any]
-"""Named physics arrays, each with the members on the leading axis: {"qpos": [m, nq], ...}."""
+State = Mapping[str, Any]  # named physics arrays, each with the members on the leading axis: {"qpos": [m, nq], ...}
 Draws = tuple[Any, ...]
 """Arrays of random numbers, all that an episode needs: taken from its generator once, at the start."""
 
@@ -51,11 +50,9 @@ class Facts:
     name: str
     summary: str
     engine: str = "arrays"
-    extra: str | None = None
-    """The optional dependency group the task needs, as in `pip install 'quell[dm]'`."""
+    extra: str | None = None  # the optional dependency group the task needs, as in `pip install 'quell[dm]'`
     obs_size: int
-    action_size: int
-    """Numbers in an action; for a discrete task, the number of choices."""
+    action_size: int  # numbers in an action; for a discrete task, the number of choices
     discrete: bool = False
     can_terminate: bool = False
     first_length: int = 200
@@ -113,10 +110,8 @@ class MujocoTask(Task):
     """
 
     engine = "mujoco"
-    frame_skip: int
-    """Physics steps in an environment step."""
-    fields: tuple[str, ...] = ("qpos", "qvel")
-    """Which MjData arrays the functions below read."""
+    frame_skip: int  # physics steps in an environment step
+    fields: tuple[str, ...] = ("qpos", "qvel")  # which MjData arrays the functions below read
     in_sync: bool = False
     """Whether positions, velocities and sensors are those of the state after a step. A plain mj_step leaves what it
     computed for the state before its last substep; only qpos and qvel are new."""
@@ -126,12 +121,9 @@ class MujocoTask(Task):
     """Physics steps without control between the initial state and the first observation; only with `in_sync`."""
     raise_until_free: float = 0.0
     """Metres by which the initial state is raised from height 0, again and again, until nothing touches; 0: never."""
-    contact_forces: bool = False
-    """Whether a step computes cfrc_ext, which MuJoCo leaves out unless asked."""
-    own_model: bool = False
-    """True when an episode changes the model itself (terrain), so that members cannot share one."""
-    unseen_geom: int | None = None
-    """The geom that MuJoCo's range finders look through, because `look` finds it faster."""
+    contact_forces: bool = False  # whether a step computes cfrc_ext, which MuJoCo leaves out unless asked
+    own_model: bool = False  # when an episode changes the model itself (terrain), so that members cannot share one
+    unseen_geom: int | None = None  # the geom that MuJoCo's range finders look through, because `look` finds it faster
 
     def model(self) -> Any:
         """The compiled mujoco.MjModel."""

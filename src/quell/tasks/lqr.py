@@ -24,13 +24,12 @@ LIMIT = 1e18  # states saturate here, so that a wild policy yields an awful but 
 
 @dataclass(frozen=True, kw_only=True)
 class Lqr(ArrayTask):
-    horizon: int = 2000
-    noise: Annotated[float, COUNT] = 1.0
-    x0_std: Annotated[float, COUNT] = 1.0
-
     name = "lqr"
     summary = "unstable linear system, quadratic cost"
     obs_size, action_size = 3, 3
+    horizon: int = 2000
+    noise: Annotated[float, COUNT] = 1.0
+    x0_std: Annotated[float, COUNT] = 1.0
 
     def draw(self, rng: np.random.Generator) -> Draws:
         return rng.standard_normal(3), rng.standard_normal((self.horizon, 3))
@@ -65,9 +64,9 @@ class Lqr(ArrayTask):
 class Lqr302(Lqr):
     """The same system over 302 steps, where the paper's scores fit."""
 
-    horizon: int = 302
     name = "lqr-302"
     summary = "unstable linear system, quadratic cost, 302 steps"
+    horizon: int = 302
 
 
 def riccati_gains(horizon: int) -> Array:

@@ -190,8 +190,11 @@ class MujocoSimulator:
         steps, self._steps = self._steps, 0
         if not steps:
             return
-        before = {field: _rows(past[:steps]) for field, past in self._history.items()}
-        after = {field: _rows(past[1 : steps + 1]) for field, past in self._history.items()}
+        shapes = {
+            field: (-1, *past.shape[2:]) for field, past in self._history.items()
+        }  # steps and members on one axis
+        before = {field: self._history[field][:steps].reshape(shape) for field, shape in shapes.items()}
+        after = {field: self._history[field][1 : steps + 1].reshape(shape) for field, shape in shapes.items()}
         rewards = self.task.reward(np, before, np.concatenate(self._actions), after, self._ended[:steps].reshape(-1))
         self._computed.append(np.reshape(rewards, (steps, self._count)))
         self._actions.clear()
@@ -218,11 +221,6 @@ class MujocoSimulator:
         self._renderer.update_scene(self.data[0], self._camera)
         self.members[0].show_unseen(False)
         return self._renderer.render()
-
-
-def _rows(past: Array) -> Array:
-    """Steps and members on one axis, as the functions of a task take them."""
-    return past.reshape(-1, *past.shape[2:])
 
 
 def load_model(source: str, *, assets: dict[str, bytes] | None = None) -> Any:

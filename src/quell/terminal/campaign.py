@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from rich.progress import TaskID
 
 from quell.terminal.numbers import clock
-from quell.terminal.progress import bars
+from quell.terminal.progress import Bars
 
 
 class CampaignDisplay:
@@ -21,7 +21,7 @@ class CampaignDisplay:
         self._shares: dict[str, float] = {}
         self._ended, self._failed = 0, 0
         self._started, self._lock = time.monotonic(), threading.Lock()
-        self._bars = bars("{task.description}", plain=self.plain)
+        self._bars = Bars("{task.description}", plain=self.plain)
         self._overall = self._bars.add_task("[bold]all runs", total=self._total, facts="starting")
         self._rows: dict[str, TaskID] = {}
 

@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, redirect_stderr, suppress
+from contextlib import ExitStack, contextmanager, redirect_stderr
 from types import FrameType
 from typing import Any
 
@@ -39,15 +39,12 @@ class Display(Callback):
         self._first: tuple[float, float] | None = None
         self._eval: float | None = None
         self._ratios: list[float] = []
-        self._bar = bars("[bold]{task.description}", MofNCompleteColumn(), plain=self.plain)
+        self._bar = Bars("[bold]{task.description}", MofNCompleteColumn(), plain=self.plain)
         self._task = self._bar.add_task(title, total=budget, facts="starting")
         self._around = ExitStack()
 
     def __enter__(self) -> "Display":
-        self._around.enter_context(stopping.handlers_kept(*stopping.ENDING))
-        with suppress(ValueError):  # not the main thread: the application owns its signals
-            stopping.handle_endings(self._on_signal)
-        self._around.enter_context(stopping.handled(self._announce))
+        self._around.enter_context(stopping.handled(self._on_signal, self._announce))
         self._around.enter_context(redirect_stderr(Steady(sys.stderr)))
         self._bar.start()
         return self
@@ -110,22 +107,20 @@ class Display(Callback):
 
 
 class Bars(Progress):
-    """Live bars, unless they are disabled."""
+    """Live bars on stderr, so that stdout stays a program's (none if `plain`): title, share, given columns, and facts.
+
+    On a narrow terminal bars are short and facts are cut off, never the rest.
+    """
+
+    def __init__(self, title: str, *columns: ProgressColumn, plain: bool) -> None:
+        console = Console(stderr=True)
+        share = BarColumn(bar_width=24 if console.width >= WIDE else 8), TextColumn("{task.percentage:>3.0f}%")
+        facts = TextColumn("{task.fields[facts]}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"))
+        super().__init__(TextColumn(title), *share, *columns, facts, console=console, expand=True, disable=plain)
 
     def say(self, text: str) -> None:
         """A line above them."""
         say(text) if self.disable else self.console.print(text, markup=False, highlight=False)
-
-
-def bars(title: str, *columns: ProgressColumn, plain: bool) -> Bars:
-    """On stderr, so that stdout stays a program's: title, share, what else is given, and facts.
-
-    On a narrow terminal bars are short and facts are cut off, never the rest.
-    """
-    console = Console(stderr=True)
-    share = BarColumn(bar_width=24 if console.width >= WIDE else 8), TextColumn("{task.percentage:>3.0f}%")
-    facts = TextColumn("{task.fields[facts]}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"))
-    return Bars(TextColumn(title), *share, *columns, facts, console=console, expand=True, disable=plain)
 
 
 @contextmanager

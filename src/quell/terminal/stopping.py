@@ -17,6 +17,7 @@ from types import FrameType
 
 from quell.terminal.streams import Steady, say
 
+Action = Callable[..., object]  # what is called with a signal's number
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SHOW_CURSOR = "\x1b[?25h"
 _ending = threading.Lock()
@@ -26,8 +27,8 @@ class Listener:
     """Hears every signal at once, in a thread of its own: says what follows from the first, and ends at the second."""
 
     def __init__(self) -> None:
-        self.first: Callable[[int], object] = end
-        self.second: Callable[[int], object] = end
+        self.first: Action = end
+        self.second: Action = end
         self.words = "interrupted; a run goes on from its last checkpoint with `quell resume RUN`"
 
     def listen(self, ears: socket.socket) -> None:
@@ -76,21 +77,22 @@ def handlers_kept(*numbers: int) -> Iterator[None]:
 
 
 @contextmanager
-def handled(first: Callable[[int], object], second: Callable[[int], object] = end) -> Iterator[None]:
-    """While it lasts, this is what signals lead to, besides the handlers that the program has in Python."""
-    if listener is not None:
-        listener.first, listener.second = first, second
-    try:
-        yield
-    finally:
+def handled(
+    handler: Action, first: Action = end, second: Action = end, numbers: tuple[int, ...] = ENDING
+) -> Iterator[None]:
+    """While it lasts, signals lead to `handler`, once Python gets to it, and to `first` and then `second` at once."""
+    with handlers_kept(*numbers):
+        with suppress(ValueError):  # not the main thread: the application owns its signals
+            for number in numbers:
+                if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
+                    signal.signal(number, handler)
         if listener is not None:
-            listener.first = listener.second = end
-
-
-def handle_endings(handler: Callable[[int, FrameType | None], object]) -> None:
-    for number in ENDING:
-        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
-            signal.signal(number, handler)
+            listener.first, listener.second = first, second
+        try:
+            yield
+        finally:
+            if listener is not None:
+                listener.first = listener.second = end
 
 
 @contextmanager
@@ -104,8 +106,7 @@ def heard() -> Iterator[None]:
     thread.start()
     signal.set_wakeup_fd(mouth.fileno(), warn_on_full_buffer=False)
     try:
-        with handlers_kept(*ENDING):
-            handle_endings(end)
+        with handled(end):
             yield
     finally:
         signal.set_wakeup_fd(-1)

@@ -20,16 +20,15 @@ DECAY = Range(low=0, below=1)
 class FirstOrder(Step):
     """What the rules below share."""
 
+    name: ClassVar[str]
+    rule: ClassVar[str]
+    """What optax calls it; its arguments are the fields that are not shared."""
     lr: Annotated[float, COUNT] = 0.01
     """Learning rate."""
     schedule: Schedule = "constant"
     """How the learning rate falls over the step budget."""
     max_norm: Annotated[float, COUNT] = 0.0
     """A gradient longer than this is shortened to it (0: never)."""
-
-    name: ClassVar[str]
-    rule: ClassVar[str]
-    """What optax calls it; its arguments are the fields that are not shared."""
 
     def transform(self) -> Any:
         """The optax.GradientTransformation, without its learning rate."""

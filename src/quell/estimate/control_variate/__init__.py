@@ -70,7 +70,7 @@ class ControlVariate:
         return [ValueFunction(kind, size, decay=self.value_decay) for kind in kinds]
 
     def space(self, problem: Problem) -> Space:
-        """Worth trying together: the first discount alone, each value function added to it, all discounts, and all."""
+        """What coefficients are for; to try: one discount, each value function with it, all discounts, and all."""
         count, total = self.discount.columns, self.discount.columns + len(self.values)
         subsets = [(0,), *((0, k) for k in range(count, total)), tuple(range(count)), tuple(range(total))]
         layers = tuple(where for where, _ in problem.policy.layout.values())
@@ -86,23 +86,20 @@ class ControlVariate:
         iteration = batch.episodes.iteration
         gammas = self.discount.at(problem.seed, state, iteration)
         others = "none" if self._baseline_kind() else self.baseline
-        advantage = advantages(batch, gammas, others)  # type: ignore[arg-type]
-        to_go = advantage.reward_to_go
-        shaped = shaped_fitness(np.where(np.repeat(advantage.good, 2), batch.rollouts.returns, np.nan), self.shaping)
-        centred = less_other_pairs(to_go[:, :, 0] * shaped.scale, int(shaped.good.sum()))
-        pairs = {
-            "good": shaped.good,
-            "fitness": shaped.fitness.reshape(-1, 2),
-            "returns": by_pair(centred),
-            "weights": by_pair(step_weights(advantage.values * shaped.scale, gammas)),
-        }
-        shared = {"iteration": iteration, "gammas": list(gammas), "scale": shaped.scale}
+        to_go, values, sound = advantages(batch, gammas, others)  # type: ignore[arg-type]
+        returns = np.where(np.repeat(sound, 2), batch.rollouts.returns, np.nan)
+        fitness, scale, good = shaped_fitness(returns, self.shaping)
+        centred = less_other_pairs(to_go[:, :, 0] * scale, int(good.sum()))
+        weights = step_weights(values * scale, gammas)
+        pairs = {"good": good, "fitness": fitness.reshape(-1, 2)}
+        pairs |= {"returns": by_pair(centred), "weights": by_pair(weights)}
+        shared = {"iteration": iteration, "gammas": list(gammas), "scale": scale}
         if functions := self.value_functions(problem):
             pairs["reward_to_go"] = by_pair(to_go[:1])[:, :, 0]
             shared["discounting"] = np.stack([discounts(gamma, to_go.shape[-1]) for gamma in gammas])
             shared |= {value.kind: value.weights(state) for value in functions}
         if self.values:
-            pairs["baseline"] = by_pair(to_go[:1] - advantage.values[:1])[:, :, 0]
+            pairs["baseline"] = by_pair(to_go[:1] - values[:1])[:, :, 0]
         return Rows(pairs, shared)
 
     def terms(self, problem: Problem, pair: Pair, row: dict[str, Any], theta: Any, xp: Any = np) -> dict[str, Any]:
@@ -112,7 +109,7 @@ class ControlVariate:
         columns = pair_columns(xp, problem, pair, row, theta, weights, self.coefficients.precision)
         count, in_use = len(columns) - len(self.values), 1 + self.discount.columns  # between them: trial discounts
         used, trials = xp.concatenate([columns[:in_use], columns[count:]]), columns[in_use:count]
-        terms = {"count": 1.0, "columns": used, "products": packed(xp, used), **learned}
+        terms = {"count": 1.0, "columns": used, "products": packed(used), **learned}
         if len(trials):
             terms["trials"] = trials
         if self.coefficients.in_policy_metric:

@@ -57,21 +57,14 @@ class ChosenCoefficients(Coefficients):
     def update(self, space: Space, state: State, products: Products, ready: Array) -> tuple[State, Metrics]:
         """Score every candidate on a batch, then learn from it."""
         moments, scores = self._candidates(space).learn(state, products, np.concatenate([[True], ready]))
-        state = {
-            **state,
-            "moments": self.decay * state["moments"] + moments,
-            "pairs": self.decay * state["pairs"] + products.count,
-            "scores": MEMORY * state["scores"] + scores,
-        }
-        return state, {}
+        learned = {"moments": self.decay * state["moments"] + moments, "scores": MEMORY * state["scores"] + scores}
+        return {**state, **learned, "pairs": self.decay * state["pairs"] + products.count}, {}
 
 
 @dataclass(frozen=True)
 class InParameters:
-    """Plain ES, then every subset of the columns in every variant, by total variance.
-
-    State: decayed sums of products per coordinate, and every candidate's score in every layer.
-    """
+    """Plain ES, then every subset of the columns in every variant, by total variance. State: decayed sums of products
+    per coordinate, and every candidate's score in every layer."""
 
     space: Space
 
@@ -124,9 +117,7 @@ class InParameters:
 @dataclass(frozen=True)
 class InPolicy:
     """Plain ES, then every subset with one coefficient for all layers or one per layer, by what it does to the policy.
-
-    State: decayed products P, one row for each column's part in each layer, and every candidate's score.
-    """
+    State: decayed products P, one row for each column's part in each layer, and every candidate's score."""
 
     space: Space
 

@@ -21,8 +21,7 @@ class Space:
     dim: int
     layers: tuple[slice, ...]
     columns: int
-    subsets: tuple[tuple[int, ...], ...] = ((0,),)
-    """Columns that are worth trying together."""
+    subsets: tuple[tuple[int, ...], ...] = ((0,),)  # columns that are worth trying together
 
     @property
     def layer_of(self) -> Array:

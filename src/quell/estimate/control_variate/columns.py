@@ -72,7 +72,7 @@ def policy_products(xp: Any, problem: Problem, space: Space, pair: Pair, theta: 
     return moved @ moved.T
 
 
-def packed(xp: Any, columns: Any) -> Any:
+def packed(columns: Any) -> Any:
     """Products of all columns per coordinate, the upper triangle: [(1 + K)(2 + K) / 2, d]."""
     left, right = np.triu_indices(len(columns))
     return columns[left] * columns[right]

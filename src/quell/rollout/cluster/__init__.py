@@ -1,10 +1,4 @@
-"""Many machines: the Ray engine's settings.
-
-session  starting or joining a cluster
-fleet    keeping workers alive, re-issuing what is lost
-worker   what runs on an actor
-engine   cutting an iteration into shards, adding up their sums
-"""
+"""Many machines: the Ray engine's settings."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar

@@ -85,13 +85,9 @@ class RayEngine(Engine):
 
     def metrics(self) -> dict[str, float]:
         """What the last iteration moved, and what befell the workers so far."""
-        return {
-            "cluster/workers": float(self.fleet.ready),
-            "cluster/lost": float(self.fleet.lost),
-            "cluster/reissued": float(self.fleet.reissued),
-            "cluster/bytes_out": float(self._sent),
-            "cluster/bytes_in": float(self._gathered),
-        }
+        counts = {"workers": self.fleet.ready, "lost": self.fleet.lost, "reissued": self.fleet.reissued}
+        counts |= {"bytes_out": self._sent, "bytes_in": self._gathered}
+        return {f"cluster/{name}": float(count) for name, count in counts.items()}
 
     def close(self) -> None:
         self._request, self._shards = None, []

@@ -34,12 +34,9 @@ OVERDUE = 20.0  # times the longest call so far
 class Patience:
     """How long to wait, in seconds, before calling something lost."""
 
-    silence: float = 60.0
-    """A worker that answers nothing."""
-    stall: float = 120.0
-    """No worker at all."""
-    call: float = 600.0
-    """A call is never overdue before this."""
+    silence: float = 60.0  # a worker that answers nothing
+    stall: float = 120.0  # no worker at all
+    call: float = 600.0  # a call is never overdue before this
 
 
 @dataclass(eq=False)
@@ -70,10 +67,6 @@ class Member:
     @property
     def ready(self) -> bool:
         return self.starting is None
-
-    @property
-    def pending(self) -> list[Any]:
-        return [ref for ref in (self.starting, self.ping, self.call) if ref is not None]
 
 
 class Fleet:
@@ -164,7 +157,8 @@ class Fleet:
         for member in self.members:
             if member.ready and member.ping is None and member.quiet > self._patience.silence / BEATS:
                 member.ping = member.actor.ping.options(concurrency_group="ping").remote()
-        owner, answered = {ref: member for member in self.members for ref in member.pending}, []
+        asked = [(ref, one) for one in self.members for ref in (one.starting, one.ping, one.call)]
+        owner, answered = {ref: member for ref, member in asked if ref is not None}, []
         if owner:
             self._ray.wait(list(owner), num_returns=1, timeout=TICK)
             answered, _ = self._ray.wait(list(owner), num_returns=len(owner), timeout=0)

@@ -16,7 +16,6 @@ from quell.terminal.stopping import handlers_kept
 
 CONNECT_SECONDS = 5.0  # for the TCP connection
 CHECK_SECONDS = 20.0  # for Ray's own answer
-
 QUIETLY: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
 LOCAL_ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -24,8 +23,6 @@ LOCAL_ENVIRONMENT = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_worker_niceness": "0",  # by default Ray's workers step back behind everything else on the machine
 }
-
-
 WATCHDOG = """
 import os, signal, sys
 if not os.read(0, 1):  # nobody said goodbye: the driver is no more, which Ray sees to itself if its node dies

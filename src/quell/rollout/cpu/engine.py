@@ -24,11 +24,7 @@ COPIES = 16  # of theta, at least: a worker's, a step's state, directions, gradi
 
 
 class CpuEngine(Engine):
-    """Runs episodes on worker processes; results are the same for any number of them.
-
-    `members` is the largest number of episodes ever asked for at once. The arrays of a Rollouts are views of shared
-    memory, valid until the next call. A worker that dies, or stands still for too long, is replaced.
-    """
+    """Runs episodes on worker processes; results, views of shared memory, are the same for any number of them."""
 
     def __init__(self, task: Task, problem: Problem, compute: Cpu, *, members: int, states: int = 0) -> None:
         self._task, self._problem, self._how = task, problem, compute.sum
@@ -60,9 +56,7 @@ class CpuEngine(Engine):
         arrays["theta"][:] = theta
         if normaliser is not None:
             arrays["obs_mean"][:], arrays["obs_scale"][:] = normaliser.normaliser()
-        shares = [
-            rows[part.start : part.stop] for part in shards(len(rows), len(self.crew))
-        ]  # neighbours share directions
+        shares = [rows[part.start : part.stop] for part in shards(len(rows), len(self.crew))]  # pairs stay together
         doing = partial(describe_members, self._task, self._problem.seed, episodes)
         self.crew.run([Job((episodes, share, normaliser is not None), partial(doing, share)) for share in shares])
         return self.results(episodes)

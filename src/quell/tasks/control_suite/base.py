@@ -17,8 +17,7 @@ class ControlSuiteTask(MujocoTask):
     """A task of the Control Suite: 1000 steps, no termination, rewards in [0, 1]."""
 
     extra = "dm"
-    domain: str
-    """The suite's name of the model."""
+    domain: str  # the suite's name of the model
 
     @property
     def original(self) -> str:
@@ -39,14 +38,8 @@ class ControlSuiteTask(MujocoTask):
         assets[SKY] = ET.tostring(sky)
         return load_model(ET.tostring(mjcf, encoding="unicode"), assets=assets)
 
-    def adapt(self, mjcf: ET.Element) -> None:
+    def adapt(self, mjcf: Any) -> None:
         """Edit the domain's model for this task, in place."""
-
-
-def find(element: ET.Element, path: str) -> ET.Element:
-    found = element.find(path)
-    assert found is not None
-    return found
 
 
 def rise(xp: Any, x: Any, target: float, margin: float, at_margin: float = 0.0) -> Any:

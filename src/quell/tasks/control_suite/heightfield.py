@@ -4,8 +4,6 @@ MuJoCo tests a ray against every triangle in the rectangle that the ray spans. H
 time, and meets triangles only where it dips below the highest point around; usually that is a handful.
 """
 
-import functools
-
 import numpy as np
 
 from quell.tasks.base import Array, Terrain
@@ -29,13 +27,12 @@ def cast(terrain: Terrain, starts: Array, rays: Array, step: float, reach: float
     are in these units. A ray must not cross more than one cell in the time `step`.
     """
     heights, roof = terrain
-    size, times = len(heights), _times(step, reach)
+    size, times = len(heights), np.arange(0, reach + step, step)
     x, y, z = (start[:, None] + times * ray[:, None] for start, ray in zip(starts.T, rays.T, strict=True))
     column, row = (np.clip(np.rint(position), -1, size).astype(np.intp) for position in (x, y))
     lowest = z - 0.5 * step * np.abs(rays[:, 2:])  # between half a step before and half a step after
     suspect = lowest <= roof.ravel()[(row + 1) * (size + 2) + column + 1]
     rank = suspect.cumsum(axis=1)
-
     found = np.full(len(rays), np.inf)
     most = rank[:, -1].max()
     for looked_at in range(0, most, AT_ONCE):
@@ -65,8 +62,3 @@ def _first_hit(heights: Array, x: Array, y: Array, starts: Array, rays: Array) -
     larger, smaller = np.stack([u[0], v[1]]), np.stack([v[0], u[1]])  # below the diagonal u is, above it v
     hit = (time >= 0) & (smaller >= -SLACK) & (larger <= 1 + SLACK) & (smaller - larger <= SLACK)
     return np.asarray(np.where(hit, time, np.inf).min(axis=(0, 2)))
-
-
-@functools.lru_cache(maxsize=4)
-def _times(step: float, reach: float) -> Array:
-    return np.arange(0, reach + step, step)

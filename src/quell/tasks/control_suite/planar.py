@@ -15,8 +15,7 @@ class Planar(ControlSuiteTask):
 
     in_sync = True
     fields: tuple[str, ...] = ("qpos", "qvel", "sensordata")
-    root: int
-    """The first coordinates, which stay as the model has them."""
+    root: int  # first coordinates, which start as the model has them
 
     def draw(self, model: Any, rng: np.random.Generator) -> Draws:
         """Limited joints uniform in their range, others on the circle."""

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from quell.tasks.base import Draws, State
-from quell.tasks.control_suite.base import ControlSuiteTask, bell, dome, find
+from quell.tasks.control_suite.base import ControlSuiteTask, bell, dome
 
 UPRIGHT_COSINE = float(np.cos(np.deg2rad(8)))
 
@@ -84,12 +84,12 @@ class CartpoleTwoPoles(CartpoleSwingup):
     summary = "swing up two poles, one on top of the other (Control Suite)"
     obs_size = 8
 
-    def adapt(self, mjcf: ET.Element) -> None:
-        world = find(mjcf, "worldbody")
-        second = ET.SubElement(find(world, "body/body"), "body", name="pole_2", pos="0 0 1", childclass="pole")
+    def adapt(self, mjcf: Any) -> None:
+        world = mjcf.find("worldbody")
+        second = ET.SubElement(world.find("body/body"), "body", name="pole_2", pos="0 0 1", childclass="pole")
         ET.SubElement(second, "joint", name="hinge_2")
         ET.SubElement(second, "geom", name="pole_2")
-        find(world, "geom").set("pos", "0 0 -1.05")  # the floor stays below the lower pole's reach
+        world.find("geom").set("pos", "0 0 -1.05")  # the floor stays below the lower pole's reach
         for camera, position in zip(world.iter("camera"), ("0 -5 1", "0 -4 2"), strict=True):
             camera.set("pos", position)
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from quell.tasks.base import Array, Draws, State, Terrain
-from quell.tasks.control_suite.base import ControlSuiteTask, find, rise
+from quell.tasks.control_suite.base import ControlSuiteTask, rise
 from quell.tasks.control_suite.heightfield import cast, roof_over
 
 OTHER_TASKS = {"wall_px", "wall_py", "wall_nx", "wall_ny", "ball", "target"}
@@ -43,8 +43,8 @@ class Quadruped(ControlSuiteTask):
     left_out = OTHER_TASKS
     sensors: int
 
-    def adapt(self, mjcf: ET.Element) -> None:
-        world, sensors = find(mjcf, "worldbody"), find(mjcf, "sensor")
+    def adapt(self, mjcf: Any) -> None:
+        world, sensors = mjcf.find("worldbody"), mjcf.find("sensor")
         for section in (world, sensors):
             for child in list(section):
                 if child.get("name") in self.left_out or child.tag in self.left_out:
@@ -94,9 +94,9 @@ class QuadrupedEscape(Quadruped):
     floor_size = 40
     sensors = 56
 
-    def adapt(self, mjcf: ET.Element) -> None:
+    def adapt(self, mjcf: Any) -> None:
         super().adapt(mjcf)
-        sensors = find(mjcf, "sensor")
+        sensors = mjcf.find("sensor")
         # The world's origin as seen from the torso, and a point in front of the robot as seen from the world.
         from_torso = {"objtype": "xbody", "objname": "world", "reftype": "xbody", "refname": "torso"}
         ET.SubElement(sensors, "framepos", from_torso)

@@ -22,14 +22,11 @@ LARGE_STEPS: dict[str, Any] = {"sigma": 0.1, "lr": 0.02}
 class ForeignTask(Task):
     """A task with the spaces of somebody else's environment, which workers need not make to find them out."""
 
-    name: str
-    horizon: int = 0
-    """0 stands for the environment's own time limit."""
-    time_limit: int | None = field(compare=False, repr=False)
-    spaces: tuple[Any, Any] = field(compare=False, repr=False)
-    """Of observations and of actions."""
-
     can_terminate = True
+    name: str
+    horizon: int = 0  # which stands for the environment's own time limit
+    time_limit: int | None = field(compare=False, repr=False)
+    spaces: tuple[Any, Any] = field(compare=False, repr=False)  # of observations and of actions
 
     def __post_init__(self) -> None:
         if not self.horizon and not self.time_limit:
@@ -88,8 +85,6 @@ def describe(error: Exception) -> str:
 class ForeignSimulator:
     """Book-keeping of members whose environments can end, or break, on their own.
 
-    After a step, `truncated` [k] marks members whose environment ended the episode without reaching a terminal
-    state (a time limit of its own, usually). An engine ends such an episode without calling it terminated.
     A member whose action is not finite is not stepped: it earns a NaN reward and is truncated.
     """
 

@@ -21,11 +21,9 @@ from quell.tasks.foreign.base import ForeignSimulator, ForeignTask, as_pairs
 
 @dataclass(frozen=True, kw_only=True)
 class EnvPoolTask(ForeignTask):
-    env_id: str
-    kwargs: tuple[tuple[str, Any], ...] = ()
-    """Arguments for making the environment, as (name, value) pairs."""
-
     engine, extra = "envpool", "envpool"
+    env_id: str
+    kwargs: tuple[tuple[str, Any], ...] = ()  # arguments for making the environment, as (name, value) pairs
 
     @property
     def original(self) -> str:
@@ -128,14 +126,13 @@ class BipedalWalker(Task):
     start the two agree to 1e-3 in the observation over 50 steps.
     """
 
-    horizon: int = 1600
-
     name = "bipedalwalker"
     original = "envpool:BipedalWalker-v3"
     summary = "two legs over rough ground (BipedalWalker-v3)"
     obs_size, action_size = 24, 4
     can_terminate = True
     engine, extra = "envpool", "envpool"
+    horizon: int = 1600
 
     def simulator(self, members: int) -> EnvPoolSimulator:
         require("envpool", f"task {self.name!r}")

@@ -33,20 +33,14 @@ STEP = "(observation, reward, terminated, truncated, info)"
 class Source:
     """How to make an environment, by one of `env_id`, `spec`, `factory` and `own`; it travels to worker processes."""
 
-    env_id: str = ""
-    """A registered id, such as CartPole-v1."""
-    spec: str = ""
-    """A gymnasium EnvSpec as JSON, taken from an environment that was made with gymnasium.make."""
-    factory: str = ""
-    """module:function that returns an environment."""
+    env_id: str = ""  # a registered id, such as CartPole-v1
+    spec: str = ""  # a gymnasium EnvSpec as JSON, taken from an environment that was made with gymnasium.make
+    factory: str = ""  # module:function that returns an environment
     own: Any = field(default=None, compare=False, repr=False)
     """A function that no other process can import: this one sends it to its workers, and nothing else holds it."""
-    path: str = ""
-    """Folder to look for the factory's module in, if it is not found otherwise."""
-    kwargs: tuple[tuple[str, Any], ...] = ()
-    """Arguments for making the environment, as (name, value) pairs."""
-    drawn: bool = False
-    """Whether its pictures are wanted (render_mode="rgb_array")."""
+    path: str = ""  # folder to look for the factory's module in, if it is not found otherwise
+    kwargs: tuple[tuple[str, Any], ...] = ()  # arguments for making the environment, as (name, value) pairs
+    drawn: bool = False  # whether its pictures are wanted (render_mode="rgb_array")
 
     def task(self, name: str, horizon: int) -> "GymTask":
         """A task on such environments; horizon 0 stands for their own time limit."""
@@ -109,9 +103,8 @@ class Source:
 class GymTask(ForeignTask):
     """A Gymnasium environment."""
 
-    source: Source
-
     engine = "gymnasium"
+    source: Source
 
     @property
     def original(self) -> str | None:

@@ -15,8 +15,7 @@ import numpy as np
 from quell.errors import UsageError
 from quell.tasks.base import Array
 
-PICTURE = 10_000
-"""Numbers of the largest one that is taken."""
+PICTURE = 10_000  # numbers of the largest one that is taken
 Fill = Callable[[Array, Any], None]
 """fill(row, observation) writes the flattened observation into the row; ValueError when it does not fit."""
 

@@ -19,10 +19,8 @@ class GymnasiumTask(MujocoTask):
 
     version: Literal["v5", "v4"] = "v5"
 
-    asset: ClassVar[str]
-    """Name of the model file."""
-    reset_noise: ClassVar[float]
-    """Half-width of the uniform noise added to the initial positions."""
+    asset: ClassVar[str]  # name of the model file
+    reset_noise: ClassVar[float]  # half-width of the uniform noise added to the initial positions
     normal_velocities = False
     """Whether initial velocities are normal with std `reset_noise`, or uniform like the positions."""
 

@@ -49,10 +49,11 @@ class CheetahSimulator:
     """One PyBullet world per member; observation and reward are computed for all members at once."""
 
     bounds = (-np.ones(6, np.float32), np.ones(6, np.float32))
+    steps_per_second = 1 / DT
 
     def __init__(self, members: int) -> None:
         self._worlds = [World() for _ in range(members)]
-        self._limits = self._worlds[0].joint_limits()
+        self._limits = self._worlds[0].limits
 
     def reset(self, generators: Sequence[np.random.Generator]) -> Array:
         count = len(generators)
@@ -73,8 +74,6 @@ class CheetahSimulator:
         terms = reward_terms(np, before, actions, self.state, self._limits)
         observation = observe(np, {**self.state, "floor": before["floor"]}, self._height, self._limits)
         return observation, terms.sum(axis=1), terms[:, 0] < 0
-
-    steps_per_second = 1 / DT
 
     def picture(self, width: int, height: int) -> NDArray[np.uint8]:
         """What the first member looks like now."""
@@ -139,14 +138,11 @@ class World:
         for joint in range(16):  # switch off the motors that PyBullet adds to hold joints still
             p.setJointMotorControl2(self._body, joint, p.VELOCITY_CONTROL, force=0, **here)
         self._start = p.saveState(self._id)
+        self.limits = np.array([p.getJointInfo(self._body, joint, self._id)[8:10] for joint in JOINTS]).T  # [2, 6]
 
     def __del__(self) -> None:
         if hasattr(self, "_id") and self._p.isConnected(self._id):
             self._p.disconnect(self._id)
-
-    def joint_limits(self) -> Array:
-        """Lower and upper limits [2, 6]."""
-        return np.array([self._p.getJointInfo(self._body, joint, self._id)[8:10] for joint in JOINTS]).T
 
     def reset(self, joints: Array) -> None:
         self._p.restoreState(self._start, physicsClientId=self._id)
