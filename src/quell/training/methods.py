@@ -52,14 +52,9 @@ class Method:
 LONG_STEPS = {"step.lr": 0.03}
 """Most of the noise of ES lies where the policy does not feel it, so it bears longer steps than the paper's 0.01.
 So does a control variate that adds none where the policy does feel it (docs/variance.md)."""
-NATURAL = {
-    "step": Natural(kl=0.1, schedule="linear"),
-    "pairs": 2,
-    "batch_steps": 4000,
-    "normalise_obs": True,
-    "policy.activation": "tanh",
-    "policy.init_std": 0.37,
-}
+BOUNDED = {"normalise_obs": True, "policy.activation": "tanh"}
+SMALL_NOISE = {"policy.init_std": 0.37, **BOUNDED}
+NATURAL = {"step": Natural(kl=0.1, schedule="linear"), "pairs": 2, "batch_steps": 4000, **SMALL_NOISE}
 """Many small steps, each as long as a KL divergence allows, in the policy's own metric."""
 ADVANTAGE = {"estimator": AdvantageControlVariate(), **NATURAL}
 OTHERS_AS_BASELINE = {"estimator.baseline": "leave-one-out"}
@@ -70,10 +65,8 @@ PROXIMAL = {
     "step": Sgd(lr=1.0, schedule="linear"),
     "pairs": 1,
     "batch_steps": 2000,
-    "normalise_obs": True,
     "policy.hidden": (64, 64),
-    "policy.activation": "tanh",
-    "policy.init_std": 0.37,
+    **SMALL_NOISE,
 }
 """PPO as its users know it."""
 LINEAR = {
@@ -142,15 +135,8 @@ NATURAL_TASKS: dict[str, dict[str, Any]] = {
 ES_TASKS: dict[str, dict[str, Any]] = {
     "lqr": {"step": UNSTABLE["step"]},
     "lqr-302": {"step": UNSTABLE["step"]},
-    "hopper": {"directions.sigma": 0.05, "pairs": 10, "normalise_obs": True, "policy.activation": "tanh"},
-    "walker2d": {
-        "step.lr": 0.03,
-        "directions.sigma": 0.1,
-        "pairs": 20,
-        "normalise_obs": True,
-        "policy.activation": "tanh",
-        "policy.init_std": 0.14,
-    },
+    "hopper": {"directions.sigma": 0.05, "pairs": 10, **BOUNDED},
+    "walker2d": {"step.lr": 0.03, "directions.sigma": 0.1, "pairs": 20, "policy.init_std": 0.14, **BOUNDED},
 }
 """Likewise, for ES; elsewhere what was in use did best."""
 PROXIMAL_TASKS: dict[str, dict[str, Any]] = {
@@ -199,76 +185,44 @@ FIRST_ORDER_SPACE: dict[str, tuple[Any, ...]] = {
 
 
 def _methods() -> dict[str, Method]:
-    shifted = LONG_STEPS | {"directions.shift": True}
-    table = {
-        "es": Method(
-            "evolution strategies, i.i.d. Gaussian directions",
-            Score(),
-            tuned=LONG_STEPS,
-            space=FIRST_ORDER_SPACE,
-            by_task=ES_TASKS,
-        ),
+    natural: dict[str, Any] = {"space": NATURAL_SPACE, "own_tasks": True}
+    stable = {task: own for task, own in NATURAL_TASKS.items() if own is not UNSTABLE}
+    plain = "evolution strategies, i.i.d. Gaussian directions"
+    surrogate = "surrogate with a KL penalty; tuned: a natural step and a critic"
+    ours = "ES with the structured control variate"
+    best = "ES on a linear policy, best directions only"
+    return {
+        "es": Method(plain, Score(), tuned=LONG_STEPS, space=FIRST_ORDER_SPACE, by_task=ES_TASKS),
         "ortho": Method("ES with orthogonal directions", Score(), Orthogonal(), tuned=LONG_STEPS),
         "gcmc": Method("ES with geometrically coupled pairs", Score(), Gcmc(), tuned=LONG_STEPS),
-        "qmc": Method("ES with Halton directions", Score(), Qmc(), tuned=shifted),
-        "cv": Method(
-            "ES with the structured control variate",
-            ControlVariate(),
-            tuned=ADVANTAGE,
-            space=NATURAL_SPACE,
-            by_task=NATURAL_TASKS,
-            own_tasks=True,
-        ),
+        "qmc": Method("ES with Halton directions", Score(), Qmc(), tuned=LONG_STEPS | {"directions.shift": True}),
+        "cv": Method(ours, ControlVariate(), tuned=ADVANTAGE, by_task=NATURAL_TASKS, **natural),
         "det": Method("ES on a deterministic policy", Score(), settings={"policy": "deterministic"}, tuned=LONG_STEPS),
         "ars": Method(
-            "ES on a linear policy, best directions only",
-            TopDirections(),
-            settings=LINEAR,
-            tuned=LINEAR,
-            space=LINEAR_SPACE,
-            by_task=LINEAR_TASKS,
-            own_tasks=True,
+            best, TopDirections(), Gaussian(), LINEAR, LINEAR, space=LINEAR_SPACE, by_task=LINEAR_TASKS, own_tasks=True
         ),
         "pg": Method("policy gradient", PolicyGradient(), Unperturbed(), tuned=OTHERS_AS_BASELINE),
-        "trpo": Method(
-            "surrogate with a KL penalty; tuned: a natural step and a critic",
-            Trpo(),
-            Unperturbed(),
-            tuned=TRUST_REGION,
-            space=NATURAL_SPACE,
-            by_task={task: own for task, own in NATURAL_TASKS.items() if own is not UNSTABLE},
-            own_tasks=True,
-        ),
+        "trpo": Method(surrogate, Trpo(), Unperturbed(), tuned=TRUST_REGION, by_task=stable, **natural),
+        **_ppo(),
     }
-    return table | _ppo()
 
 
 def _ppo() -> dict[str, Method]:
     """The clipped surrogate with every combination of the paper's switches; without any, tuned is PPO with epochs."""
     table = {}
-    for size in range(4):
-        for switches in itertools.combinations("sam", size):
-            words = " and ".join(
-                {"s": "observation", "a": "advantage"}[letter] for letter in switches if letter in "sa"
-            )
-            parts = [f"{words} normalisation"] if words else []
-            parts += ["10 updates per batch"] if "m" in switches else []
-            table["+".join(["ppo", *switches])] = Method(
-                "clipped surrogate" + (f", {', '.join(parts)}" if parts else ""),
-                Ppo(updates=10 if "m" in switches else 1, normalise_advantages="a" in switches),
-                Unperturbed(),
-                {"normalise_obs": True} if "s" in switches else {},
-                OTHERS_AS_BASELINE,
-            )
-    table["ppo"] = dataclasses.replace(
-        table["ppo"],
-        summary="clipped surrogate; tuned: a critic, minibatches, epochs",
-        tuned=PROXIMAL,
-        space=PROXIMAL_SPACE,
-        by_task=PROXIMAL_TASKS,
-        own_tasks=True,
-    )
-    return table
+    for switches in itertools.chain.from_iterable(itertools.combinations("sam", size) for size in range(4)):
+        words = " and ".join({"s": "observation", "a": "advantage"}[letter] for letter in switches if letter in "sa")
+        parts = ["clipped surrogate", *([f"{words} normalisation"] if words else [])]
+        table["+".join(["ppo", *switches])] = Method(
+            ", ".join([*parts, "10 updates per batch"] if "m" in switches else parts),
+            Ppo(updates=10 if "m" in switches else 1, normalise_advantages="a" in switches),
+            Unperturbed(),
+            {"normalise_obs": True} if "s" in switches else {},
+            OTHERS_AS_BASELINE,
+        )
+    summary = "clipped surrogate; tuned: a critic, minibatches, epochs"
+    tuned: dict[str, Any] = {"tuned": PROXIMAL, "space": PROXIMAL_SPACE, "by_task": PROXIMAL_TASKS, "own_tasks": True}
+    return table | {"ppo": dataclasses.replace(table["ppo"], summary=summary, **tuned)}
 
 
 METHODS = _methods()
