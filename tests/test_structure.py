@@ -85,9 +85,9 @@ BEYOND = (
 """What came on top of the redesign, as whole files: natural steps, critics and peers, tuning, benchmark and zoo; faults
 that are borne; sweeps, callbacks, trackers, export, lists of runs, and reports by config."""
 BEYOND_IN_SHARED_FILES = 2_105
-"""Lines that these added, net, to files that were there, when they did (`git log --numstat` over their commits): 325 for presets,
-methods and batches in steps, 570 for faults, 1,080 for the front door (bad input, films, environments of a script, the
-best policy, series of a report), and 130 for biases in every metric of `quell variance`."""
+"""Lines that these added, net, to files that were there, when they did (`git log --numstat` over their commits): 325
+for presets, methods and batches in steps, 570 for faults, 1,080 for the front door (bad input, films, environments of a
+script, the best policy, series of a report), and 130 for biases in every metric of `quell variance`."""
 
 
 def redesigned_lines() -> int:
