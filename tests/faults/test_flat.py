@@ -15,7 +15,7 @@ TIMID = ["--init-std", "0.37", "--shared-reset"]
 """So little action noise, and so few places to begin in, that one batch of the control variate sees no reward."""
 
 
-@pytest.mark.parametrize("task", ["dm-pendulum-swingup", "dm-hopper-hop"])
+@pytest.mark.parametrize("task", ["dm-pendulum-swingup", pytest.param("dm-hopper-hop", marks=pytest.mark.slow)])
 def test_a_run_without_reward_says_so(task: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("dm_control")
     assert main(["train", task, "--method", "cv", *TIMID, "--steps", "1", "--out", str(tmp_path), "--name", "x"]) == 0
