@@ -1,5 +1,6 @@
 """Films of policies, rendered off screen."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -93,6 +94,8 @@ def _choose_renderer(task: Task) -> None:
     if task.engine in ("mujoco", "gymnasium") and "MUJOCO_GL" not in os.environ:
         try:
             os.environ["MUJOCO_GL"] = working_renderer()
+            if chosen := sys.modules.get("mujoco.rendering.classic.gl_context"):  # it was imported before
+                importlib.reload(chosen)
         except QuellError:
             if task.engine == "mujoco":  # somebody else's environment may draw without
                 raise
