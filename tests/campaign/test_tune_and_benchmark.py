@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from quell.campaign.benchmark import grid, mean_ranks, table
+from quell.campaign.plan import by_task
 from quell.campaign.tune import FIRST_SEED, Search, search
 from quell.cli import main
-from quell.commands.benchmark import Arguments, render
+from quell.commands.benchmark import EPISODES, Arguments, render
 from quell.config import changed
 from quell.runs.record import Record, read_group
 from quell.training.methods import make_config
@@ -76,6 +77,12 @@ def test_a_search_that_makes_no_sense_is_refused(bad: list[str]) -> None:
     assert main(bad) == 2
 
 
+@pytest.mark.parametrize("bad", [["hopper=9"], ["0"], ["20", "hopper=many"], []])
+def test_episodes_that_make_no_sense_are_refused(bad: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["benchmark", "--tasks", "lqr-302", "--methods", "es", "--episodes", *bad]) == 2
+    assert "--episodes" in capsys.readouterr().err
+
+
 def _record(task: str, method: str, seed: int, score: float) -> Record:
     config = make_config(task, method, "tuned", {"seed": seed, "steps": 1000})
     return Record(config, {}, {"sampled": [score], "mean_action": [score]}, [0.0], {"return": [score]})
@@ -103,6 +110,11 @@ class TestPublished:
 
     records = read_group(RESULTS / "benchmark")
     printed = (RESULTS / "benchmark" / "table.md").read_text()
+
+    def test_every_policy_was_judged_by_as_many_episodes_as_the_command_takes(self) -> None:
+        wanted = by_task("episodes", EPISODES)
+        for record in self.records:
+            assert len(record.final["mean_action"]) == wanted.get(record.config.task, wanted[""]), record.config
 
     def test_the_table_is_made_of_the_records(self, tmp_path: Path) -> None:
         for name in ("summaries", "timings.jsonl"):

@@ -26,18 +26,7 @@ class Budget:
         """`--budget 0.05`, or `--steps 1000000 dm-quadruped-escape=100000`."""
         if not (0 < share <= 1):
             raise UsageError(f"--budget is a share of the whole steps, above 0 and up to 1; got {share}")
-        steps = {}
-        for word in words:
-            name, _, number = word.rpartition("=")
-            try:
-                value = float(number)
-            except ValueError:
-                value = math.nan
-            if not (value >= 1 and value.is_integer()):
-                raise UsageError(f"--steps takes a whole number, or TASK=number; got {word!r}")
-            steps[name] = int(value)
-        if words and "" not in steps:
-            raise UsageError("--steps needs a number for all tasks before those of single ones")
+        steps = by_task("steps", words) if words else {}
         if words and share != 1:
             raise UsageError("give --budget or --steps, not both")
         return Budget(share, steps)
@@ -50,6 +39,23 @@ class Budget:
     def name(self) -> str:
         """'0.05' for a share, '1000000' for steps."""
         return str(self.steps[""]) if self.steps else f"{self.share:g}"
+
+
+def by_task(option: str, words: Sequence[str]) -> dict[str, int]:
+    """`1000000 dm-quadruped-escape=100000` -> task -> number; "" is every other task."""
+    numbers = {}
+    for word in words:
+        name, _, number = word.rpartition("=")
+        try:
+            value = float(number)
+        except ValueError:
+            value = math.nan
+        if not (value >= 1 and value.is_integer()):
+            raise UsageError(f"--{option} takes a whole number, or TASK=number; got {word!r}")
+        numbers[name] = int(value)
+    if "" not in numbers:
+        raise UsageError(f"--{option} needs a number for all tasks before those of single ones")
+    return numbers
 
 
 @dataclass(frozen=True)
