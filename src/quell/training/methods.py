@@ -110,7 +110,7 @@ answer them: plain ES, and nothing but ES."""
 NATURAL_TASKS: dict[str, dict[str, Any]] = {
     "halfcheetah": {**NARROW, "estimator.trace": 0.95},
     "dm-cheetah-run": NARROW,
-    "roboschool-halfcheetah": {"directions.sigma": 0.005},
+    "roboschool-halfcheetah": {"directions.sigma": 0.005, "shared_reset": False},
     "ant": {"directions.sigma": 0.005, "estimator.gamma": 0.99, "policy.init_std": 0.2},
     # Its reward is far behind the stroke that earns it; and where action noise is learned, it may shrink too soon.
     "swimmer": {
