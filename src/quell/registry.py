@@ -72,14 +72,21 @@ COUNT, SIZE = Range(low=0), Range(low=1)
 DISCOUNT = Range(above=0, high=1)
 
 
+PHYSICS = ("quell.tasks.mujoco", "quell.rollout.cpu.worker")
+"""Modules that import MuJoCo: a list of names needs none, and a film chooses how MuJoCo draws before its import."""
+
+
+def listed(package: str, attribute: str) -> list[type[Any]]:
+    """What a package and its modules list in their table, which is called `attribute`."""
+    inside = pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}.")
+    names = [package, *(module.name for module in inside if module.name not in PHYSICS)]
+    return [cls for name in names for cls in getattr(importlib.import_module(name), attribute, ())]
+
+
 @functools.cache
 def table(kind: str) -> dict[str, type[Any]]:
     """name -> class of every strategy of a kind, in alphabetical order."""
-    package, attribute = KINDS[kind]
-    modules = [importlib.import_module(package)]
-    modules += [importlib.import_module(m.name) for m in pkgutil.walk_packages(modules[0].__path__, f"{package}.")]
-    classes = [cls for module in modules for cls in getattr(module, attribute, ())]
-    return {cls.name: cls for cls in sorted(classes, key=lambda cls: cls.name)}
+    return {cls.name: cls for cls in sorted(listed(*KINDS[kind]), key=lambda cls: cls.name)}
 
 
 def make(kind: str, name: str, settings: Mapping[str, Any] | None = None) -> Any:
