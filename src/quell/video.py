@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quell.api import Result
 from quell.config import check_file
@@ -16,6 +15,7 @@ from quell.errors import MissingExtra, QuellError, UsageError, require
 from quell.keys import Purpose, generator
 from quell.policy.act import to_environment
 from quell.tasks.base import Task
+from quell.types import Array
 
 Size = tuple[int, int]  # width and height, in pixels
 RENDERERS = ("egl", "osmesa")
@@ -98,7 +98,7 @@ def _choose_renderer(task: Task) -> None:
                 raise
 
 
-def _draw(picture: Any, size: Size) -> NDArray[np.uint8]:
+def _draw(picture: Any, size: Size) -> Array:
     try:
         return np.asarray(picture(*size))
     except UsageError:
@@ -109,7 +109,7 @@ def _draw(picture: Any, size: Size) -> NDArray[np.uint8]:
         raise QuellError(f"drawing failed with {chosen} ({error}): {late}; else {WHAT_TO_INSTALL}") from error
 
 
-def _write(path: Path, frames: list[NDArray[np.uint8]], fps: float) -> None:
+def _write(path: Path, frames: list[Array], fps: float) -> None:
     if path.suffix == ".gif":
         from PIL import Image
 

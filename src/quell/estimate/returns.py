@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quell.types import Array
 
@@ -30,7 +29,7 @@ def discounts(gamma: float, steps: int) -> Array:
     return gamma ** np.arange(steps, dtype=np.float64)
 
 
-def alive(steps: Array, horizon: int) -> NDArray[np.bool_]:
+def alive(steps: Array, horizon: int) -> Array:
     """[n, horizon]: which entries belong to the episode."""
     return np.arange(horizon) < np.asarray(steps)[:, None]
 

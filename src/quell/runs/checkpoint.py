@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quell.errors import QuellError, UsageError
 from quell.runs import files
+from quell.types import Array
 
-Arrays = dict[str, NDArray[Any]]
+Arrays = dict[str, Array]
 Saved = tuple[Arrays, dict[str, Any]]
 """What a checkpoint holds: arrays, and facts."""
 ARRAYS, STATE, MANIFEST = "arrays.safetensors", "state.json", "manifest.json"

@@ -19,7 +19,6 @@ from typing import Any
 
 import cloudpickle
 import numpy as np
-from numpy.typing import NDArray
 
 from quell.errors import EnvironmentFailure, MissingExtra, UsageError, did_you_mean
 from quell.tasks.base import Array
@@ -145,7 +144,7 @@ class GymSimulator(ForeignSimulator):
                 raise self._failure(member, error) from error
         return self._checked()
 
-    def step(self, actions: Array, active: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+    def step(self, actions: Array, active: Array) -> tuple[Array, Array, Array]:
         running, given = self._running(actions, active)
         for member, action in zip(running, given, strict=True):
             try:
@@ -162,7 +161,7 @@ class GymSimulator(ForeignSimulator):
         """As the environment is meant to be shown."""
         return float(self._envs[0].metadata.get("render_fps") or 30)
 
-    def picture(self, width: int, height: int) -> NDArray[np.uint8]:
+    def picture(self, width: int, height: int) -> Array:
         """The first member as the environment draws it, in its own size."""
         if self._envs[0].render_mode != "rgb_array":
             raise UsageError(
