@@ -17,7 +17,7 @@ import tyro
 
 from quell.keys import Purpose, Stream, generator
 from quell.paper.published import LABELS, score
-from quell.rollout import default_compute, make_engine
+from quell.rollout.cpu import Cpu
 from quell.training.methods import make_config, make_problem, make_task
 from quell.types import Episodes
 
@@ -47,7 +47,7 @@ def returns(task_name: str, output_scale: float, init_std: float, seeds: int, ep
         task = make_task(config)
         problem = make_problem(config, task)
         theta = problem.policy.init(generator(seed, Purpose.INIT))
-        with make_engine(default_compute(), task, problem, members=episodes) as engine:
+        with Cpu().make(task, problem, members=episodes) as engine:
             rollouts = engine.rollout(theta, Episodes.unperturbed(0, episodes, Stream.EVALUATE))
             by_seed.append([round(float(value), 3) for value in rollouts.returns])
     return by_seed

@@ -20,7 +20,7 @@ from quell.perturb import Unperturbed
 from quell.policy.act import actor, to_environment
 from quell.policy.network import Policy
 from quell.policy.normalise import ObsStats
-from quell.rollout import Compute, make_engine
+from quell.rollout import Compute
 from quell.runs import Run
 from quell.runs.checkpoint import load_newest
 from quell.runs.folder import forbidden
@@ -32,6 +32,7 @@ from quell.terminal.progress import Display
 from quell.terminal.stopping import begun
 from quell.training.callbacks import Callback
 from quell.training.loggers import find_loggers
+from quell.training.loop import run_training
 from quell.training.methods import as_strategies, falls_back, make_config, make_policy, make_task
 from quell.training.state import finished, learned
 from quell.types import Array, Episodes, Rollouts
@@ -230,8 +231,6 @@ def _onlookers(
 
 def _go(config: Config, run: Run, compute: Compute, task: Task | None, display: Callback, others: list[Any]) -> Result:
     """Train; the display has been entered, the others are made and entered here."""
-    from quell.training.loop import run_training
-
     begun(run.path)
     with ExitStack() as stack:
         made = (other(run.path, config) if isinstance(other, type) else other for other in others)
@@ -285,6 +284,6 @@ def evaluate(
     """Fresh episodes of a run's policy, drawn from `seed` and from no stream that training used."""
     episodes, seed = registry.whole("episodes", episodes, least=1), registry.whole("seed", seed)
     problem = Problem(result.policy.policy, Unperturbed(), seed)
-    with make_engine(compute_for(engine, workers), result.task, problem, members=episodes) as running:
+    with compute_for(engine, workers).make(result.task, problem, members=episodes) as running:
         request = Episodes.unperturbed(0, episodes, Stream.FRESH, mean_action=mean_action)
         return running.rollout(result.theta, request, result.policy.obs_stats).copied()

@@ -20,7 +20,6 @@ from quell.keys import Purpose, Stream, generator
 from quell.perturb.gaussian import Gaussian
 from quell.policy import Policy
 from quell.policy.normalise import ObsStats
-from quell.rollout import make_engine
 from quell.types import Batch, Episodes, Rollouts
 
 TASK = quell.tasks.get("walker2d", horizon=40)
@@ -32,7 +31,7 @@ PAIRS = 5
 
 def played(compute: Any) -> tuple[str, str, Estimate]:
     """(digest of an evaluation, digest of a batch without what may stay elsewhere, an estimate from it)."""
-    with make_engine(compute, TASK, PROBLEM, members=2 * PAIRS, states=2) as engine:
+    with compute.make(TASK, PROBLEM, members=2 * PAIRS, states=2) as engine:
         assert callable(engine.total)
         fresh = engine.rollout(THETA, Episodes.unperturbed(0, 3, Stream.FRESH, mean_action=True), SEEN)
         returns = dataclasses.replace(fresh, rewards=fresh.returns)  # all that need travel where nothing is recorded

@@ -12,7 +12,7 @@ import tyro
 from tyro.conf import OmitArgPrefixes
 
 from quell import registry, tasks
-from quell.commands.arguments import filled
+from quell.commands.arguments import checked, filled
 from quell.config import STRATEGIES, Config, Unread, flatten, full_name
 from quell.errors import UsageError, did_you_mean
 from quell.errors import flag as as_flag
@@ -78,7 +78,7 @@ def parse(
     flat.append(_group("engine", text, _fields(compute).values(), OmitArgPrefixes))
     form = dataclasses.make_dataclass("Arguments", [*flat, *nested])
     parsed: dict[str, Any] = dict(vars(filled(form, arguments, prog, description)))
-    flags = {name: parsed.pop(name) for name in registry.hints(others)}
+    flags = vars(checked(others(**{name: parsed.pop(name) for name in registry.hints(others)})))
     compute = _read(vars(parsed.pop("engine")), compute)
     for group in GROUPS:
         parsed |= vars(parsed.pop(group))
@@ -151,7 +151,7 @@ class TrainFlags:
     """Where run folders are made."""
     name: str | None = None
     """Name of the run folder instead of <seed>-<time>."""
-    seeds: int | None = None
+    seeds: Annotated[int | None, registry.SIZE] = None
     """Train seeds 0 to SEEDS-1, each in a process, and print mean, spread and interval; they go to OUT/seeds."""
     log: tuple[Literal["wandb", "mlflow"], ...] = ()
     """Trackers to tell besides; each needs its extra."""

@@ -13,6 +13,7 @@ from quell.commands.arguments import UNSET, parse
 from quell.config import Preset, check_file, parse_value
 from quell.errors import UsageError
 from quell.figures.style import check_picture
+from quell.figures.variance import variance_figure
 
 DESCRIPTION = """Measure gradient estimators on TASK at a fixed policy: variance, bias and their sum for an estimate
 from N pairs, relative to plain ES, in the metric of the parameters, of the policy (Fisher) and of a natural step;
@@ -79,8 +80,6 @@ def main(arguments: list[str]) -> int:
     if parsed.json is not None:
         parsed.json.write_text(json.dumps(values[0] if len(values) == 1 else values, indent=1) + "\n")
     if parsed.figure is not None:
-        from quell.figures.variance import variance_figure
-
         variance_figure(values, parsed.figure)
     return 0
 

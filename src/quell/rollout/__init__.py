@@ -40,18 +40,6 @@ class Compute(Protocol):
         """The engine; `members` and `states` (per episode) are the most it will ever be asked for at once."""
 
 
-def make_engine(compute: Compute, task: Any, problem: Problem, *, members: int, states: int = 0) -> Engine:
-    """An engine for a task, as a `Compute` says."""
-    return compute.make(task, problem, members=members, states=states)
-
-
-def default_compute(workers: int | None = None) -> Compute:
-    """Processes of this machine."""
-    from quell.rollout.cpu import Cpu
-
-    return Cpu(workers=workers)
-
-
 def default_workers() -> int:
     """One worker per core this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)

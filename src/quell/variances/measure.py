@@ -23,7 +23,7 @@ from quell.estimate import Problem, Rows
 from quell.estimate.reduce import calm
 from quell.keys import Stream
 from quell.policy.fisher import Metric
-from quell.rollout import Compute, Engine, make_engine
+from quell.rollout import Compute, Engine
 from quell.stats import mean, spread
 from quell.types import Array, Batch, Episodes, State, Sums
 from quell.variances.points import Point
@@ -131,7 +131,7 @@ class Session:
         for row in rows:
             _check(row, problem)
             measured.append(Measured(row, problem, _store(turns, dim), np.zeros(dim), row.estimator.init(problem)))
-        with make_engine(self.compute, self.point.task, problem, members=2 * config.pairs) as engine:
+        with self.compute.make(self.point.task, problem, members=2 * config.pairs) as engine:
             for turn in range(warmup + turns):
                 started = time.perf_counter()
                 batch = self._batch(engine, Episodes.of_pairs(turn, config.pairs, **kind))
