@@ -5,7 +5,6 @@ import functools
 import math
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -19,11 +18,9 @@ from quell.keys import Stream
 from quell.perturb import Unperturbed
 from quell.policy.act import actor, to_environment
 from quell.policy.network import Policy
-from quell.policy.normalise import ObsStats
 from quell.rollout import Compute
-from quell.runs import Run
 from quell.runs.checkpoint import load_newest
-from quell.runs.folder import forbidden
+from quell.runs.folder import Run, forbidden
 from quell.runs.record import known
 from quell.tasks.base import Task
 from quell.tasks.foreign.base import ForeignTask
@@ -35,12 +32,12 @@ from quell.training.loggers import find_loggers
 from quell.training.loop import run_training
 from quell.training.methods import as_strategies, falls_back, make_config, make_policy, make_task
 from quell.training.state import finished, learned
-from quell.types import Array, Episodes, Rollouts
+from quell.types import Array, Episodes, ObsStats, Rollouts
 
 Checkpoint = Literal["newest", "best"]
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class TrainedPolicy:
     """A policy to act with: `env.step(policy(obs))`."""
 
@@ -78,7 +75,7 @@ class TrainedPolicy:
         return None if self.policy.actions == "as-is" else self.task.bounds
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Result:
     """A run: where it is, what it was, what came out."""
 

@@ -19,7 +19,6 @@ import re
 import textwrap
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -40,7 +39,7 @@ KINDS = {
 """The settings that are strategies -> (package, name of the table in its modules)."""
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Range:
     """What a number may be: at least `low` (or `above` it), at most `high` (or `below` it)."""
 
@@ -118,7 +117,7 @@ def settings_of(strategy: Any) -> dict[str, Any]:
     return {item.name: getattr(strategy, item.name) for item in own}
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Elsewhere:
     """A strategy that is not quell's own, as config.json describes it: enough to load a run, not to continue it."""
 

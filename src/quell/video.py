@@ -14,6 +14,7 @@ from quell.config import check_file
 from quell.errors import MissingExtra, QuellError, UsageError, require
 from quell.keys import Purpose, generator
 from quell.policy.act import to_environment
+from quell.registry import whole
 from quell.tasks.base import Task
 from quell.types import Array
 
@@ -61,8 +62,7 @@ def film(
 
     It is the first episode of `evaluate` with this seed. Environments of others are drawn in their own size.
     """
-    if seed < 0:
-        raise UsageError(f"`seed={seed}` must be at least 0")
+    seed = whole("seed", seed)
     check_film(path)
     task = result.task.filmed()
     _choose_renderer(task)

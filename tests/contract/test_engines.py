@@ -19,8 +19,7 @@ from quell.estimate.control_variate import ControlVariate
 from quell.keys import Purpose, Stream, generator
 from quell.perturb.gaussian import Gaussian
 from quell.policy import Policy
-from quell.policy.normalise import ObsStats
-from quell.types import Batch, Episodes, Rollouts
+from quell.types import Batch, Episodes, ObsStats, Rollouts
 
 TASK = quell.tasks.get("walker2d", horizon=40)
 PROBLEM = Problem(Policy(TASK.obs_size, TASK.action_size, output_scale=0.1), Gaussian(sigma=0.05), 2)

@@ -19,8 +19,7 @@ from quell.config import changed
 from quell.errors import QuellError, UsageError
 from quell.keys import Purpose, generator
 from quell.rollout.cpu import Cpu
-from quell.runs import Run
-from quell.runs.folder import folder_name, versions
+from quell.runs.folder import Run, folder_name, versions
 from quell.runs.record import Record, thin, variance_ratio
 from quell.tasks import trusted
 from quell.training.callbacks import Callback

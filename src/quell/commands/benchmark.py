@@ -95,13 +95,13 @@ def render(out: Path, methods: tuple[str, ...]) -> str:
     """table.md and the curves, against steps and against seconds, from the records in a folder; the table."""
     from quell.campaign.benchmark import grid, median_seconds, table
     from quell.figures.runs import curve_panels
-    from quell.paper.published import score
+    from quell.paper.published import SCORES
     from quell.runs.record import read_group
 
     found = grid(read_group(out))
     if not found:
         raise UsageError(f"{str(out)!r} holds no records of runs; `quell benchmark` makes some")
-    paper = {task: text for task in found if (text := score(task, "cv"))}
+    paper = {task: text for task in found if (text := SCORES.get((task, "cv")))}
     published = {"the paper's CV, 2e7": paper, **PEERS}
     seconds = median_seconds(out)
     text = table(found, methods, seconds=seconds, published=published)

@@ -9,8 +9,7 @@ from typing import Annotated
 
 import tyro
 
-from quell.campaign.estimate import known_speeds, makespan, seconds_of
-from quell.campaign.plan import Budget, Job, record_path
+from quell.campaign.plan import Budget, Job, known_speeds, makespan, record_path, seconds_of
 from quell.campaign.runner import Outcome, Runner
 from quell.commands.arguments import UNSET, parse
 from quell.config import Preset, check_out

@@ -1,9 +1,8 @@
 """quell variance TASK: gradient estimators side by side at a fixed policy."""
 
-import dataclasses
 import json
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -93,7 +92,7 @@ def _report(parsed: Arguments, changes: dict[str, Any], discounts: list[float], 
     given["methods"] = [*parsed.methods.split(","), *gamma_rows(discounts)]
     given["gain_methods"] = parsed.gain_methods.split(",")
     given["settings"] = {name: parse_value(text) for name, text in parsed.settings.items()} | changes
-    return dataclasses.replace(variance(**given), label=label)
+    return replace(variance(**given), label=label)
 
 
 def _sweep(words: tuple[str, ...]) -> list[tuple[dict[str, Any], list[float], str]]:

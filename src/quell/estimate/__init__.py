@@ -50,8 +50,7 @@ class Rows:
 
     def part(self, pairs: range) -> "Rows":
         """The rows of some consecutive pairs."""
-        cut = slice(pairs.start, pairs.stop)
-        return Rows({name: values[cut] for name, values in self.pairs.items()}, self.shared)
+        return Rows({name: values[pairs.start : pairs.stop] for name, values in self.pairs.items()}, self.shared)
 
 
 @dataclass(frozen=True)
@@ -118,8 +117,7 @@ def compared(plain: float, own: float) -> Metrics:
 
 def fresh_variance(problem: Problem, estimates: int) -> State:
     """The state that `batch_variance` keeps for so many estimates: nothing where pairs are independent."""
-    independent = problem.directions.independent
-    return {} if independent else {"last": np.full((estimates, problem.policy.dim), np.nan)}
+    return {} if problem.directions.independent else {"last": np.full((estimates, problem.policy.dim), np.nan)}
 
 
 def batch_variance(

@@ -49,8 +49,7 @@ def mean_of_others(values: Array, running: Array, *, whole_pairs: bool = False) 
 
     def of_pair(values: Array) -> Array:
         """Each member's pair's sum, [..., 2N, t]."""
-        by_pair = values.reshape(*values.shape[:-2], -1, 2, values.shape[-1]).sum(axis=-2)
-        return np.repeat(by_pair, 2, axis=-2)
+        return np.repeat(values.reshape(*values.shape[:-2], -1, 2, values.shape[-1]).sum(axis=-2), 2, axis=-2)
 
     present = running.astype(np.float64)
     total, count = values.sum(axis=-2, keepdims=True), present.sum(axis=-2)

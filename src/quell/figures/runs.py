@@ -119,9 +119,7 @@ def improvement_bars(tasks: Mapping[str, Mapping[str, MeanStd] | None], methods:
     axes.set_xticks(range(len(tasks)), list(tasks), rotation=35, ha="right", fontsize=8)
     axes.set(ylim=SHOWN, ylabel="(r − r_random) / (r_ES − r_random)")
     style_axes(axes)
-    handles = [
-        Patch(facecolor=u.colour, edgecolor="white", hatch=u.hatch, label=name.upper()) for name, u in used.items()
-    ]
+    handles = [Patch(facecolor=u.colour, edgecolor="white", hatch=u.hatch, label=n.upper()) for n, u in used.items()]
     figure.legend(handles=handles, loc="outside upper center", ncols=6, frameon=False)
     save(figure, *paths)
 

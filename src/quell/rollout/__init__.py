@@ -4,8 +4,7 @@ import os
 from typing import Any, Protocol, Self
 
 from quell.estimate import Estimator, Problem, Rows
-from quell.policy.normalise import ObsStats
-from quell.types import Array, Batch, Episodes, Rollouts, Sums
+from quell.types import Array, Batch, Episodes, ObsStats, Rollouts, Sums
 
 
 class Engine(Protocol):

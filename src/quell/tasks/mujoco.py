@@ -189,9 +189,8 @@ class MujocoSimulator:
         steps, self._steps = self._steps, 0
         if not steps:
             return
-        shapes = {
-            field: (-1, *past.shape[2:]) for field, past in self._history.items()
-        }  # steps and members on one axis
+        # Steps and members are one axis.
+        shapes = {field: (-1, *past.shape[2:]) for field, past in self._history.items()}
         before = {field: self._history[field][:steps].reshape(shape) for field, shape in shapes.items()}
         after = {field: self._history[field][1 : steps + 1].reshape(shape) for field, shape in shapes.items()}
         rewards = self.task.reward(np, before, np.concatenate(self._actions), after, self._ended[:steps].reshape(-1))

@@ -71,5 +71,4 @@ class CampaignDisplay:
 
     def _eta(self) -> str:
         done = self._done()
-        elapsed = time.monotonic() - self._started
-        return clock(elapsed * (self._total - done) / done) if done > 0 else "?"
+        return clock((time.monotonic() - self._started) * (self._total - done) / done) if done > 0 else "?"

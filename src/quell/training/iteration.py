@@ -11,13 +11,12 @@ from quell.estimate import estimate
 from quell.estimate.reduce import calm
 from quell.estimate.returns import finite_pairs
 from quell.keys import Purpose, Stream, generator
-from quell.policy.normalise import ObsStats
 from quell.rollout import Compute
 from quell.stats import mean, spread
 from quell.tasks.base import Task
 from quell.training.methods import make_problem, make_task
 from quell.training.state import TrainState
-from quell.types import Array, Batch, Episodes, Rollouts
+from quell.types import Array, Batch, Episodes, ObsStats, Rollouts
 from quell.update import Context, is_finite
 
 Row = dict[str, float]

@@ -6,13 +6,12 @@ directions, a Halton sequence, baselines); iterations do not. So a variance is a
 one guessed from the spread of an iteration's pairs.
 """
 
-import dataclasses
 import itertools
 import math
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -153,7 +152,7 @@ class Session:
         if not self.scale:
             found = spread(rollouts.returns)
             self.scale = found if found > 0 and math.isfinite(found) else 1.0
-        scaled = dataclasses.replace(rollouts, rewards=rollouts.rewards / self.scale)
+        scaled = replace(rollouts, rewards=rollouts.rewards / self.scale)
         return Batch(self.point.theta, episodes, scaled, self.metric)
 
 

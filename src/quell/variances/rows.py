@@ -1,8 +1,7 @@
 """What is measured: estimators with their directions, by name or as objects."""
 
-import dataclasses
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from quell import registry
@@ -29,7 +28,7 @@ CV = ControlVariate(
 
 
 def _cv(base: ControlVariate = CV, **changes: Any) -> ControlVariate:
-    return dataclasses.replace(base, **changes)
+    return replace(base, **changes)
 
 
 PAPER = _cv(baseline="none", discount=FixedDiscounts(gammas=(0.99,)), coefficients=SgdCoefficients(rate=1e-4))
@@ -89,7 +88,7 @@ class Row:
         if self.directions is not None:
             return self
         directions = Gaussian(sigma=sigma) if self.estimator.needs.perturbed else Unperturbed()
-        return dataclasses.replace(self, directions=directions)
+        return replace(self, directions=directions)
 
 
 def find_row(name: str, sigma: float) -> Row:
@@ -102,11 +101,11 @@ def find_row(name: str, sigma: float) -> Row:
             known, listed = [*BASES, *MODIFIERS], ", ".join([*BASES, *MODIFIERS])
             raise UsageError(f"unknown estimator {name!r}{did_you_mean(name, known)}; known: {listed}, joined by '-'")
         if (directions := MODIFIERS[modifier]) is None:
-            row = dataclasses.replace(row, shared_noise=True)
+            row = replace(row, shared_noise=True)
         elif not row.estimator.needs.perturbed:
             raise UsageError(f"{name!r}: {base} takes no perturbations, so -{modifier} changes nothing")
         else:
-            row = dataclasses.replace(row, directions=dataclasses.replace(directions, sigma=sigma))
+            row = replace(row, directions=replace(directions, sigma=sigma))
     return row
 
 

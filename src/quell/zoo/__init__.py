@@ -43,9 +43,9 @@ def score(name: str) -> dict[str, Any]:
 def add(name: str, result: Any, returns: list[float]) -> Path:
     """Keep the policy of a result, with the returns of fresh episodes of its mean actions; replaces an older one."""
     from quell.config import check_run_name, to_dict
-    from quell.policy.normalise import ObsStats
     from quell.runs import Run, checkpoint
     from quell.runs.files import write_atomically
+    from quell.types import ObsStats
 
     folder = HOME / check_run_name(name)
     if folder.exists():

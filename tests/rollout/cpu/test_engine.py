@@ -18,10 +18,9 @@ from quell.estimate import Problem
 from quell.keys import Purpose, Stream, generator
 from quell.perturb.gaussian import Gaussian
 from quell.policy import Policy
-from quell.policy.normalise import ObsStats
 from quell.rollout import default_workers
 from quell.rollout.cpu import Cpu
-from quell.types import Episodes
+from quell.types import Episodes, ObsStats
 
 
 def run(workers: int, name: str, *, horizon: int = 60, pairs: int = 4, normalise: bool = False) -> str:

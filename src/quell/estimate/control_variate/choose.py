@@ -40,12 +40,8 @@ class ChosenCoefficients(Coefficients):
     decay: Annotated[float, SHARE] = 0.95
     """How much of the running moments survives an iteration."""
 
-    @property
-    def in_policy_metric(self) -> bool:
-        return self.metric == "policy"
-
     def _candidates(self, space: Space) -> "InParameters | InPolicy":
-        return InPolicy(space) if self.in_policy_metric else InParameters(space)
+        return InPolicy(space) if self.metric == "policy" else InParameters(space)
 
     def init(self, space: Space) -> State:
         return {**self._candidates(space).init(), "pairs": np.zeros(())}
