@@ -16,7 +16,7 @@ import numpy as np
 import tyro
 
 from quell.keys import Purpose, Stream, generator
-from quell.paper.published import LABELS
+from quell.paper.published import LABELS, SCORES
 from quell.rollout.cpu import Cpu
 from quell.training.methods import make_config, make_problem, make_task
 from quell.types import Episodes
