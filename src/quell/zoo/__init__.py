@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from quell.errors import UsageError, did_you_mean
+from quell.runs.folder import folder_name
 
 HOME = Path(__file__).parent
 PREFIX = "zoo:"
@@ -27,7 +28,7 @@ def located(path: Path | str) -> Path:
     text = str(path)
     if not text.startswith(PREFIX):
         return Path(path)
-    name = text.removeprefix(PREFIX).replace(":", "-").replace("/", "-")
+    name = folder_name(text.removeprefix(PREFIX))
     if name not in names():
         known = ", ".join(names()) or "none yet"
         raise UsageError(f"the zoo has no {name!r}{did_you_mean(name, names())}; there are: {known}")

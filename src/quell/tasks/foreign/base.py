@@ -135,7 +135,5 @@ class ForeignSimulator:
         what = describe(what) if isinstance(what, Exception) else what
         seed = self._seeds[member]
         when = f"at step {self._time}" if self._time else "at reset"
-        again = self.task.replay(seed)
-        if self._time:
-            again += f", then the episode's first {self._time} actions"
+        again = self.task.replay(seed) + (f", then the episode's first {self._time} actions" if self._time else "")
         return EnvironmentFailure(f"{self.task.name}, episode seed {seed}, {when}: {what}. To replay it: {again}")

@@ -47,10 +47,9 @@ def observation_filler(space: Any) -> tuple[int, Fill]:
 def _too_large(shape: tuple[int, ...]) -> str:
     size = math.prod(shape)
     flat = f"pictures of {' x '.join(map(str, shape))} = {size:,} numbers, which networks here take flat"
-    return (
-        f"observations are {flat}: ten episodes of 1,000 steps would fill {size * 4e4 / 2**30:.1f} GiB. Make them "
-        f"smaller (gymnasium.wrappers.ResizeObservation, up to {PICTURE:,} numbers), or describe the state in numbers"
-    )
+    room = f"ten episodes of 1,000 steps would fill {size * 4e4 / 2**30:.1f} GiB"
+    smaller = f"smaller (gymnasium.wrappers.ResizeObservation, up to {PICTURE:,} numbers)"
+    return f"observations are {flat}: {room}. Make them {smaller}, or describe the state in numbers"
 
 
 def _fill_box(shape: tuple[int, ...], row: Array, value: Any) -> None:
