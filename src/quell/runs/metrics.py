@@ -76,7 +76,7 @@ class MetricsWriter:
         self._files = [Lines(folder / "metrics.jsonl", [line for line, _ in kept]), table]
         steps = rows[-1].get("steps") or 0 if rows else 0
         behind = int(steps) if 0 < steps < 2**62 else 0
-        self._board = Board(files.make_folder(folder / "tensorboard"), behind)
+        self._board: Board | None = Board(files.make_folder(folder / "tensorboard"), behind)
 
     def write(self, row: Mapping[str, float]) -> None:
         unknown = row.keys() - METRICS.keys()
@@ -84,12 +84,23 @@ class MetricsWriter:
         numbers = {name: value if math.isfinite(value) else None for name, value in row.items()}  # JSON has no NaN
         for file, line in zip(self._files, (json.dumps(numbers) + "\n", _as_csv(numbers)), strict=True):
             file.write(line)
-        self._board.write(row)
+        try:
+            if self._board is not None:
+                self._board.write(row)
+        except OSError as error:
+            self._close_board()
+            warnings.warn(f"TensorBoard gets no more of this run: {error.strerror or error}", stacklevel=2)
 
     def close(self) -> None:
         for file in self._files:
             file.close()
-        self._board.close()
+        self._close_board()
+
+    def _close_board(self) -> None:
+        board, self._board = self._board, None
+        if board is not None:
+            with suppress(OSError):
+                board.close()
 
 
 class Lines:
@@ -136,7 +147,7 @@ class Board:
         from tensorboardX.proto.event_pb2 import Event, SessionLog
         from tensorboardX.summary import scalar
 
-        self._event, self._scalar, self._open = Event, scalar, True
+        self._event, self._scalar = Event, scalar
         # Files are read in the order of their names, which have the second they are made in: a clock may be set back.
         self._writer = EventsWriter(str(folder / f"events.{sum(1 for _ in folder.iterdir()):06d}"))
         # A reader forgets the steps from here on, which a run that was killed does again.
@@ -144,23 +155,14 @@ class Board:
         self._writer.write_event(Event(wall_time=time.time(), step=after + 1, session_log=start))
 
     def write(self, row: Mapping[str, float]) -> None:
-        if not self._open:
-            return
-        try:
-            for name, value in row.items():
-                if name != "steps" and math.isfinite(value):
-                    summary, step = self._scalar(name, value), int(row["steps"])
-                    self._writer.write_event(self._event(wall_time=time.time(), step=step, summary=summary))
-            self._writer.flush()
-        except OSError as error:
-            self.close()
-            warnings.warn(f"TensorBoard gets no more of this run: {error.strerror or error}", stacklevel=3)
+        for name, value in row.items():
+            if name != "steps" and math.isfinite(value):
+                summary, step = self._scalar(name, value), int(row["steps"])
+                self._writer.write_event(self._event(wall_time=time.time(), step=step, summary=summary))
+        self._writer.flush()
 
     def close(self) -> None:
-        if self._open:
-            self._open = False
-            with suppress(OSError):
-                self._writer.close()
+        self._writer.close()
 
 
 def _as_csv(row: Mapping[str, float | None]) -> str:
