@@ -22,12 +22,11 @@ from quell.estimate.reduce import sum_by_loop
 from quell.keys import Purpose, generator
 from quell.perturb.gaussian import Gaussian
 from quell.policy import Policy
-from quell.policy.normalise import ObsStats
 from quell.rollout.cpu import Cpu
 from quell.rollout.simulate import LocalSimulator
 from quell.tasks.base import Task
 from quell.training.callbacks import Callback
-from quell.types import Array, Batch, Episodes, Rollouts, State, Sums, Trajectories
+from quell.types import Array, Batch, Episodes, ObsStats, Rollouts, State, Sums, Trajectories
 
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     # What one test compiles, others need not: in this process, in xdist's, and in those that tests start.

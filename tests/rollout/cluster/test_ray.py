@@ -20,7 +20,6 @@ import quell
 from quell.cli import main
 from quell.errors import UsageError
 from quell.keys import Purpose, generator
-from quell.rollout import make_engine
 from quell.rollout.cluster import Ray
 from quell.rollout.cluster.session import Session
 from quell.rollout.cpu import Cpu
@@ -154,7 +153,7 @@ def test_states_travel(cluster: set[str]) -> None:
     made.close()
     seen = []
     for compute in (Cpu(workers=1), Ray(workers=2)):
-        with make_engine(compute, made.task, made.problem, members=8, states=3) as engine:
+        with compute.make(made.task, made.problem, members=8, states=3) as engine:
             theta = made.problem.policy.init(generator(0, Purpose.INIT))
             states = engine.rollout(theta, Episodes.of_pairs(0, 4, states=3)).states
             assert states is not None
