@@ -18,8 +18,7 @@ from pathlib import Path
 import numpy as np
 import tyro
 
-from quell.campaign.estimate import seconds_of
-from quell.campaign.plan import Job
+from quell.campaign.plan import Job, seconds_of
 from quell.campaign.runner import Runner
 from quell.config import Preset, parse_value
 from quell.figures.runs import curve_panels

@@ -39,7 +39,8 @@ from quell.perturb import Draw, draw_pair, perturbed
 from quell.perturb.gaussian import Gaussian
 from quell.policy import Policy
 from quell.policy.act import actor
-from quell.rollout import default_compute, default_workers, make_engine
+from quell.rollout import default_workers
+from quell.rollout.cpu import Cpu
 from quell.tasks import get, names
 from quell.tasks.base import MujocoTask, Task
 from quell.types import Episodes
@@ -156,7 +157,7 @@ def ours(task: Task, workers: int, stack: ExitStack) -> Once:
     policy = _policy(task)
     theta = policy.init(generator(0, Purpose.INIT))
     problem = Problem(policy, Gaussian(sigma=SIGMA), seed=0)
-    engine = stack.enter_context(make_engine(default_compute(workers), task, problem, members=MEMBERS))
+    engine = stack.enter_context(Cpu(workers=workers).make(task, problem, members=MEMBERS))
     iterations = itertools.count()
 
     def once() -> int:

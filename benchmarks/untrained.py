@@ -16,8 +16,8 @@ import numpy as np
 import tyro
 
 from quell.keys import Purpose, Stream, generator
-from quell.paper.published import LABELS, score
-from quell.rollout import default_compute, make_engine
+from quell.paper.published import LABELS, SCORES
+from quell.rollout.cpu import Cpu
 from quell.training.methods import make_config, make_problem, make_task
 from quell.types import Episodes
 
@@ -47,7 +47,7 @@ def returns(task_name: str, output_scale: float, init_std: float, seeds: int, ep
         task = make_task(config)
         problem = make_problem(config, task)
         theta = problem.policy.init(generator(seed, Purpose.INIT))
-        with make_engine(default_compute(), task, problem, members=episodes) as engine:
+        with Cpu().make(task, problem, members=episodes) as engine:
             rollouts = engine.rollout(theta, Episodes.unperturbed(0, episodes, Stream.EVALUATE))
             by_seed.append([round(float(value), 3) for value in rollouts.returns])
     return by_seed
@@ -62,7 +62,7 @@ def main() -> None:
         raw[task] = {name: returns(task, *start, arguments.seeds, arguments.episodes) for name, start in STARTS.items()}
         per_seed = [np.mean(by_seed, axis=1) for by_seed in raw[task].values()]
         cells = [f"{mine.mean():.4g} ± {mine.std(ddof=1):.2g}" for mine in per_seed]
-        printed = [score(task, method) or "" for method in HARDLY_LEARN]
+        printed = [SCORES.get((task, method), "") for method in HARDLY_LEARN]
         print(f"| {LABELS.get(task, task)} | {' | '.join([*cells, *printed])} |", flush=True)
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(json.dumps(raw, indent=1) + "\n")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from quell.estimate import Estimator
-from quell.rollout import default_compute
+from quell.rollout.cpu import Cpu
 from quell.variances.fisher import Geometry
 from quell.variances.measure import Measurement, Session
 from quell.variances.points import Point, find_point
@@ -34,7 +34,7 @@ def run(
 ) -> Measurement:
     where = where or point()
     rows = find_rows(methods, where.sigma)
-    return Session(where, default_compute(workers)).measure(rows, iterations, warmup)
+    return Session(where, Cpu(workers=workers)).measure(rows, iterations, warmup)
 
 
 def shape(where: Point) -> Geometry:

@@ -5,7 +5,6 @@ import functools
 import math
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -19,11 +18,9 @@ from quell.keys import Stream
 from quell.perturb import Unperturbed
 from quell.policy.act import actor, to_environment
 from quell.policy.network import Policy
-from quell.policy.normalise import ObsStats
-from quell.rollout import Compute, make_engine
-from quell.runs import Run
+from quell.rollout import Compute
 from quell.runs.checkpoint import load_newest
-from quell.runs.folder import forbidden
+from quell.runs.folder import Run, forbidden
 from quell.runs.record import known
 from quell.tasks.base import Task
 from quell.tasks.foreign.base import ForeignTask
@@ -32,14 +29,15 @@ from quell.terminal.progress import Display
 from quell.terminal.stopping import begun
 from quell.training.callbacks import Callback
 from quell.training.loggers import find_loggers
+from quell.training.loop import run_training
 from quell.training.methods import as_strategies, falls_back, make_config, make_policy, make_task
 from quell.training.state import finished, learned
-from quell.types import Array, Episodes, Rollouts
+from quell.types import Array, Episodes, ObsStats, Rollouts
 
 Checkpoint = Literal["newest", "best"]
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class TrainedPolicy:
     """A policy to act with: `env.step(policy(obs))`."""
 
@@ -77,7 +75,7 @@ class TrainedPolicy:
         return None if self.policy.actions == "as-is" else self.task.bounds
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Result:
     """A run: where it is, what it was, what came out."""
 
@@ -230,8 +228,6 @@ def _onlookers(
 
 def _go(config: Config, run: Run, compute: Compute, task: Task | None, display: Callback, others: list[Any]) -> Result:
     """Train; the display has been entered, the others are made and entered here."""
-    from quell.training.loop import run_training
-
     begun(run.path)
     with ExitStack() as stack:
         made = (other(run.path, config) if isinstance(other, type) else other for other in others)
@@ -285,6 +281,6 @@ def evaluate(
     """Fresh episodes of a run's policy, drawn from `seed` and from no stream that training used."""
     episodes, seed = registry.whole("episodes", episodes, least=1), registry.whole("seed", seed)
     problem = Problem(result.policy.policy, Unperturbed(), seed)
-    with make_engine(compute_for(engine, workers), result.task, problem, members=episodes) as running:
+    with compute_for(engine, workers).make(result.task, problem, members=episodes) as running:
         request = Episodes.unperturbed(0, episodes, Stream.FRESH, mean_action=mean_action)
         return running.rollout(result.theta, request, result.policy.obs_stats).copied()

@@ -19,7 +19,6 @@ import re
 import textwrap
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -40,7 +39,7 @@ KINDS = {
 """The settings that are strategies -> (package, name of the table in its modules)."""
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Range:
     """What a number may be: at least `low` (or `above` it), at most `high` (or `below` it)."""
 
@@ -72,14 +71,21 @@ COUNT, SIZE = Range(low=0), Range(low=1)
 DISCOUNT = Range(above=0, high=1)
 
 
+PHYSICS = ("quell.tasks.mujoco", "quell.rollout.cpu.worker")
+"""Modules that import MuJoCo: a list of names needs none, and a film chooses how MuJoCo draws before its import."""
+
+
+def listed(package: str, attribute: str) -> list[type[Any]]:
+    """What a package and its modules list in their table, which is called `attribute`."""
+    inside = pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}.")
+    names = [package, *(module.name for module in inside if module.name not in PHYSICS)]
+    return [cls for name in names for cls in getattr(importlib.import_module(name), attribute, ())]
+
+
 @functools.cache
 def table(kind: str) -> dict[str, type[Any]]:
     """name -> class of every strategy of a kind, in alphabetical order."""
-    package, attribute = KINDS[kind]
-    modules = [importlib.import_module(package)]
-    modules += [importlib.import_module(m.name) for m in pkgutil.walk_packages(modules[0].__path__, f"{package}.")]
-    classes = [cls for module in modules for cls in getattr(module, attribute, ())]
-    return {cls.name: cls for cls in sorted(classes, key=lambda cls: cls.name)}
+    return {cls.name: cls for cls in sorted(listed(*KINDS[kind]), key=lambda cls: cls.name)}
 
 
 def make(kind: str, name: str, settings: Mapping[str, Any] | None = None) -> Any:
@@ -111,7 +117,7 @@ def settings_of(strategy: Any) -> dict[str, Any]:
     return {item.name: getattr(strategy, item.name) for item in own}
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Elsewhere:
     """A strategy that is not quell's own, as config.json describes it: enough to load a run, not to continue it."""
 

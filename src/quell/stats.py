@@ -49,8 +49,7 @@ class Interval:
 
 def spread(values: ArrayLike, ddof: int = 0) -> float:
     """Standard deviation of the finite values, nan for too few; squares in units of 2^k, so that none overflows."""
-    x = np.asarray(values, dtype=float)
-    x = x[np.isfinite(x)]
+    x = _finite(values)
     if len(x) <= ddof:
         return math.nan
     unit = 2.0 ** math.floor(math.log2(max(float(np.abs(x).max()), 1e-300)))
@@ -59,8 +58,7 @@ def spread(values: ArrayLike, ddof: int = 0) -> float:
 
 def mean(values: ArrayLike) -> float:
     """Mean of the finite values, nan for none."""
-    x = np.asarray(values, dtype=float)
-    x = x[np.isfinite(x)]
+    x = _finite(values)
     return float(x.mean()) if len(x) else math.nan
 
 
@@ -68,8 +66,7 @@ def percentile_interval(value: float, resampled: ArrayLike, level: float = 0.95)
     """A bootstrap interval: quantiles of the resampled values that are finite."""
     if not 0 < level < 1:
         raise UsageError(f"the level of an interval lies between 0 and 1, not at {level}")
-    x = np.asarray(resampled, dtype=float)
-    x = x[np.isfinite(x)]
+    x = _finite(resampled)
     low, high = np.quantile(x, [(1 - level) / 2, (1 + level) / 2]) if len(x) else (math.nan, math.nan)
     return Interval(float(value), float(low), float(high))
 
@@ -167,6 +164,11 @@ def _iqm(x: Array) -> Array:
 def times_drawn(rng: np.random.Generator, n: int, resamples: int) -> Array:
     """Bootstrap resamples of n things, as how often each was drawn [resamples, n]."""
     return rng.multinomial(n, np.full(n, 1 / n), size=resamples).astype(float)
+
+
+def _finite(values: ArrayLike) -> Array:
+    x = np.asarray(values, dtype=float)
+    return x[np.isfinite(x)]
 
 
 def _seeds(scores: ArrayLike) -> Array:

@@ -1,6 +1,5 @@
 """Films of policies, rendered off screen."""
 
-import importlib
 import os
 import subprocess
 import sys
@@ -9,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quell.api import Result
 from quell.config import check_file
 from quell.errors import MissingExtra, QuellError, UsageError, require
 from quell.keys import Purpose, generator
 from quell.policy.act import to_environment
+from quell.registry import whole
 from quell.tasks.base import Task
+from quell.types import Array
 
 Size = tuple[int, int]  # width and height, in pixels
 RENDERERS = ("egl", "osmesa")
@@ -62,8 +62,7 @@ def film(
 
     It is the first episode of `evaluate` with this seed. Environments of others are drawn in their own size.
     """
-    if seed < 0:
-        raise UsageError(f"`seed={seed}` must be at least 0")
+    seed = whole("seed", seed)
     check_film(path)
     task = result.task.filmed()
     _choose_renderer(task)
@@ -94,24 +93,23 @@ def _choose_renderer(task: Task) -> None:
     if task.engine in ("mujoco", "gymnasium") and "MUJOCO_GL" not in os.environ:
         try:
             os.environ["MUJOCO_GL"] = working_renderer()
-            if chosen := sys.modules.get("mujoco.rendering.classic.gl_context"):  # it was imported before
-                importlib.reload(chosen)
         except QuellError:
             if task.engine == "mujoco":  # somebody else's environment may draw without
                 raise
 
 
-def _draw(picture: Any, size: Size) -> NDArray[np.uint8]:
+def _draw(picture: Any, size: Size) -> Array:
     try:
         return np.asarray(picture(*size))
     except UsageError:
         raise
     except Exception as error:
         chosen = os.environ.get("MUJOCO_GL", "its default renderer")
-        raise QuellError(f"drawing failed with {chosen} ({error}): {WHAT_TO_INSTALL}") from error
+        late = "a program that imports MuJoCo before it films must be started with MUJOCO_GL=egl (or osmesa)"
+        raise QuellError(f"drawing failed with {chosen} ({error}): {late}; else {WHAT_TO_INSTALL}") from error
 
 
-def _write(path: Path, frames: list[NDArray[np.uint8]], fps: float) -> None:
+def _write(path: Path, frames: list[Array], fps: float) -> None:
     if path.suffix == ".gif":
         from PIL import Image
 

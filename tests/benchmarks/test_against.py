@@ -42,4 +42,4 @@ def test_settings_with_new_names_are_those_of_the_old_ones() -> None:
     assert isinstance(fixed, ControlVariate)
     assert isinstance(chosen, ControlVariate)
     assert fixed.discount.at(0, {}, 0) == (0.99,)
-    assert (chosen.discount.columns, chosen.coefficients.in_policy_metric) == (2, True)
+    assert (chosen.discount.columns, chosen.coefficients.metric) == (2, "policy")

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from quell.campaign.estimate import known_speeds, makespan, seconds_of
-from quell.campaign.plan import Budget, Job
+from quell.campaign.plan import Budget, Job, known_speeds, makespan, seconds_of
 from quell.cli import main
 from quell.commands.paper import Arguments, planned
 from quell.runs import Run

@@ -19,9 +19,7 @@ from quell.estimate.control_variate import ControlVariate
 from quell.keys import Purpose, Stream, generator
 from quell.perturb.gaussian import Gaussian
 from quell.policy import Policy
-from quell.policy.normalise import ObsStats
-from quell.rollout import make_engine
-from quell.types import Batch, Episodes, Rollouts
+from quell.types import Batch, Episodes, ObsStats, Rollouts
 
 TASK = quell.tasks.get("walker2d", horizon=40)
 PROBLEM = Problem(Policy(TASK.obs_size, TASK.action_size, output_scale=0.1), Gaussian(sigma=0.05), 2)
@@ -32,7 +30,7 @@ PAIRS = 5
 
 def played(compute: Any) -> tuple[str, str, Estimate]:
     """(digest of an evaluation, digest of a batch without what may stay elsewhere, an estimate from it)."""
-    with make_engine(compute, TASK, PROBLEM, members=2 * PAIRS, states=2) as engine:
+    with compute.make(TASK, PROBLEM, members=2 * PAIRS, states=2) as engine:
         assert callable(engine.total)
         fresh = engine.rollout(THETA, Episodes.unperturbed(0, 3, Stream.FRESH, mean_action=True), SEEN)
         returns = dataclasses.replace(fresh, rewards=fresh.returns)  # all that need travel where nothing is recorded

@@ -13,7 +13,7 @@ import pytest
 
 import quell.tasks
 from quell.estimate import Problem
-from quell.rollout import Engine, make_engine
+from quell.rollout import Engine
 from quell.rollout.cpu import Cpu
 from quell.tasks.base import Task
 from quell.training.iteration import Trainer
@@ -35,7 +35,7 @@ class Shared:
     def make(self, task: Task, problem: Problem, *, members: int, states: int = 0) -> Engine:
         key = (task, problem, members, states)
         if key not in self.engines:
-            self.engines[key] = make_engine(Cpu(workers=1), task, problem, members=members, states=states)
+            self.engines[key] = Cpu(workers=1).make(task, problem, members=members, states=states)
         return self.engines[key]
 
 

@@ -13,10 +13,9 @@ from digests import digest_of_rollouts
 from troubled import Troubled
 
 from quell.policy import Policy
-from quell.policy.normalise import ObsStats
 from quell.rollout.simulate import spread_over
 from quell.tasks.base import Array, Task
-from quell.types import Episodes, Rollouts
+from quell.types import Episodes, ObsStats, Rollouts
 
 
 def collect(shared_reset: bool, trouble: str = "ends") -> tuple[Rollouts, Collector]:

@@ -145,8 +145,8 @@ def test_bars_for_the_runs_at_work(screen: io.StringIO, capsys: pytest.CaptureFi
         display.started("swimmer cv")
         display.moved("swimmer es", 250, 1000)
         display.ended("swimmer cv", "failed", "no [such] thing")
-        assert [task.description for task in display._bars.tasks] == ["[bold]all runs", "swimmer es"]
-        assert display._bars.tasks[0].completed == pytest.approx(0.25 * 30 + 30)
+        assert [task.description for task in display.tasks] == ["[bold]all runs", "swimmer es"]
+        assert display.tasks[0].completed == pytest.approx(0.25 * 30 + 30)
         display.ended("swimmer es", "done")
     shown = screen.getvalue()
     assert "swimmer cv FAILED: no [such] thing" in shown

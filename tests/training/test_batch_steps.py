@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import quell
-from quell.rollout import default_compute
+from quell.rollout.cpu import Cpu
 from quell.training.iteration import Trainer, visited
 from quell.training.methods import make_config
 from quell.types import Rollouts
@@ -26,7 +26,7 @@ def train(out: Path, workers: int, *, steps: Any = 2500, **settings: Any) -> que
 @pytest.mark.usefixtures("in_process")
 def test_pairs_follow_from_the_lengths_so_far() -> None:
     config = make_config("hopper", "es", "tuned", {"batch_steps": 400}).validate()
-    trainer = Trainer(config, default_compute(1))
+    trainer = Trainer(config, Cpu(workers=1))
     try:
         state = trainer.initial_state()
         assert trainer.pairs(state) == 400 // (2 * trainer.task.first_length)
@@ -41,7 +41,7 @@ def test_pairs_follow_from_the_lengths_so_far() -> None:
 @pytest.mark.parametrize(("task", "pairs"), [("hopper", 100), ("ant", 10), ("gym:CartPole-v1", 10)])
 def test_the_first_batch_is_as_long_as_the_task_says(task: str, pairs: int) -> None:
     """A guess of 20 steps would spend 200,000 on an ant, whose first episodes last 1,000."""
-    trainer = Trainer(make_config(task, "cv", "tuned", {"batch_steps": 4000}).validate(), default_compute(1))
+    trainer = Trainer(make_config(task, "cv", "tuned", {"batch_steps": 4000}).validate(), Cpu(workers=1))
     try:
         assert trainer.pairs(trainer.initial_state()) == pairs
     finally:
@@ -51,7 +51,7 @@ def test_the_first_batch_is_as_long_as_the_task_says(task: str, pairs: int) -> N
 @pytest.mark.usefixtures("in_process")
 def test_a_task_that_never_ends_is_known_from_the_start() -> None:
     config = make_config("swimmer", "cv", "tuned", {"batch_steps": 6000}).validate()
-    trainer = Trainer(config, default_compute(1))
+    trainer = Trainer(config, Cpu(workers=1))
     try:
         assert trainer.pairs(trainer.initial_state()) == 3
     finally:

@@ -8,7 +8,7 @@ from small_point import point, run, shape
 
 from quell.policy.likelihood import mean_kl
 from quell.policy.network import Policy
-from quell.rollout import default_compute
+from quell.rollout.cpu import Cpu
 from quell.variances.fisher import STATES, Geometry, geometry
 from quell.variances.gain import gains, step
 from quell.variances.measure import Session
@@ -59,7 +59,7 @@ def test_steps_have_the_size_asked_for() -> None:
 def test_states_are_those_the_policy_visits() -> None:
     """Episodes of different lengths: every step counts the same, and the same states come back every time."""
     where = find_point("inverted-pendulum", "init", preset="paper", seed=0, settings={"policy.hidden": ()})
-    first, second = (geometry(where, compute=default_compute(workers)) for workers in (1, 2))
+    first, second = (geometry(where, compute=Cpu(workers=workers)) for workers in (1, 2))
     assert first.states.shape == (STATES, where.task.obs_size)
     assert (first.states == second.states).all()
     counts = np.unique(first.states, axis=0, return_counts=True)[1]
@@ -69,7 +69,7 @@ def test_states_are_those_the_policy_visits() -> None:
 
 def test_gains() -> None:
     found = run(["auto"], iterations=12)
-    session = Session(found.point, default_compute(1))
+    session = Session(found.point, Cpu(workers=1))
     worth = gains(session, found, ["es", "auto"], [("raw", 0.3), ("kl", 0.01)], shape(found.point), 10, 4)
     assert [(g.name, g.kind) for g in worth] == [("es", "raw"), ("auto", "raw"), ("es", "kl"), ("auto", "kl")]
     assert worth[0].over_es.value == 0

@@ -11,9 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from linear_gaussian import LinearGaussian, smoothed_gradient
-from small_point import SETTINGS, point, run, shape
+from small_point import point, run, shape
 
-import quell
 import quell.estimate.control_variate as cv_module
 from quell.errors import UsageError
 from quell.estimate import Estimate, Problem, Rows, policy_gradient
@@ -25,7 +24,7 @@ from quell.estimate.score import Score
 from quell.keys import Stream
 from quell.perturb.gaussian import Gaussian
 from quell.policy.network import Policy
-from quell.rollout import default_compute
+from quell.rollout.cpu import Cpu
 from quell.types import Array, Batch, Episodes, State, Sums
 from quell.variances.fisher import Geometry
 from quell.variances.measure import Measurement, Session
@@ -74,28 +73,6 @@ def test_any_number_of_workers_and_mapped_storage(monkeypatch: pytest.MonkeyPatc
         assert (a.gradients == b.gradients).all()
 
 
-def test_on_ray() -> None:
-    """The same numbers to the last bit: several estimators on one batch, whose trajectories stay with the workers, the
-    states for the metrics, and the steps."""
-    pytest.importorskip("ray")
-    from quell.rollout.cluster import Ray
-    from quell.rollout.cluster.session import Session as Cluster
-
-    asked: dict[str, Any] = {"methods": "cv-paper,auto", "pairs": 10, "warmup": 10, "settings": SETTINGS}
-    asked |= {"gain": ["natural:0.01"], "gain_estimates": 2, "progress": False}
-    cluster = Cluster(None, 2)
-    try:
-        found = [quell.variance("lqr-302", engine=engine, **asked) for engine in (Ray(workers=2), default_compute(1))]
-    finally:
-        cluster.close()
-    remote, local = found
-    for a, b in zip(local.measurement.rows, remote.measurement.rows, strict=True):
-        assert a.gradients.any()
-        assert (a.gradients == b.gradients).all()
-    assert [s.metrics for s in local.summaries] == [s.metrics for s in remote.summaries]
-    assert local.gains == remote.gains
-
-
 @pytest.mark.usefixtures("in_process")
 def test_samplings_are_independent() -> None:
     """Two sessions that differ in their number alone share nothing: neither directions nor returns are correlated, with
@@ -108,7 +85,7 @@ def test_samplings_are_independent() -> None:
         return np.concatenate([directions_of(problem, e, pair)[0] for e in episodes for pair in range(5)])
 
     def gradients(number: int) -> np.ndarray:
-        session = Session(where, default_compute(1))
+        session = Session(where, Cpu(workers=1))
         (es,), returns, _ = session.run(number, find_rows([], where.sigma), 0, 40)
         return np.stack([es.gradients[:, 0], returns.reshape(40, -1).mean(axis=1)])
 
@@ -143,7 +120,7 @@ def test_bias_in_every_metric_against_the_closed_form() -> None:
     settings = {"policy.hidden": (), "policy.init_std": 0.7, "sigma": 0.3, "pairs": 150}
     where = find_point(LinearGaussian(), "init", preset="paper", seed=1, settings=settings)
     rows = find_rows([Halved(shaping="none"), "cv"], where.sigma)
-    repeats = Session(where, default_compute(1)).measure(rows, 60, 3)
+    repeats = Session(where, Cpu(workers=1)).measure(rows, 60, 3)
     space = Geometry(where.policy, where.theta, np.ones((4, 1), np.float32))
     es, halved, cv = summarise(repeats, space, np.random.default_rng(0))
     assert (halved.biased, cv.biased) == (True, False)
@@ -193,7 +170,7 @@ def test_a_biased_estimator_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     for broken in (False, True):
         if broken:
             monkeypatch.setattr(cv_module, "advantages", printed)
-        repeats = Session(where, default_compute(1)).measure(rows, 40, 10)
+        repeats = Session(where, Cpu(workers=1)).measure(rows, 40, 10)
         summary = summarise(repeats, shape(where), np.random.default_rng(0))[1]
         assert (abs(summary.bias.along) > 4) == broken
         assert (abs(summary.bias.worst) > 4) == broken
@@ -204,10 +181,10 @@ def test_a_biased_estimator_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_estimators_that_do_not_fit_are_refused() -> None:
     where = find_point("lqr-302", "init", preset="paper", seed=0, settings={"policy": "deterministic"})
     with pytest.raises(UsageError, match="stochastic"):
-        Session(where, default_compute(1)).measure([find_row("cv", 0.1)], 2, 1)
+        Session(where, Cpu(workers=1)).measure([find_row("cv", 0.1)], 2, 1)
     mixed = dataclasses.replace(find_row("pg", 0.1), directions=Gaussian())
     with pytest.raises(UsageError, match="does not take"):
-        Session(point(), default_compute(1)).measure([mixed], 2, 1)
+        Session(point(), Cpu(workers=1)).measure([mixed], 2, 1)
 
 
 def test_policy_layout_of_the_toy() -> None:

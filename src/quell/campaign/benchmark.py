@@ -12,7 +12,7 @@ from statistics import median
 
 import numpy as np
 
-from quell.campaign.estimate import read_timings
+from quell.campaign.plan import read_timings
 from quell.runs.record import NO_REWARD, Record
 from quell.stats import mean_std, verdict
 from quell.terminal.numbers import score, steps

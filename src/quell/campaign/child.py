@@ -18,9 +18,8 @@ from quell.campaign.plan import STOPPED, Job
 from quell.config import changed
 from quell.errors import QuellError, UsageError
 from quell.keys import Purpose, generator
-from quell.rollout import default_compute
-from quell.runs import Run
-from quell.runs.folder import folder_name, versions
+from quell.rollout.cpu import Cpu
+from quell.runs.folder import Run, folder_name, versions
 from quell.runs.record import Record, thin, variance_ratio
 from quell.tasks import trusted
 from quell.training.callbacks import Callback
@@ -52,7 +51,7 @@ def run(job: Job) -> int:
     """Train, or continue where an earlier attempt was stopped; then write the record."""
     task = trusted(job.trust, horizon=job.config.horizon or 0) if job.trust else None
     with _folder(job) as folder:
-        state = run_training(job.config, folder, compute=default_compute(1), callbacks=[Reporter()], task=task)
+        state = run_training(job.config, folder, compute=Cpu(workers=1), callbacks=[Reporter()], task=task)
         if not state.finished(job.config):
             return STOPPED
         record_of(load(folder.path, env=task), job.episodes, job.label).write(job.record)

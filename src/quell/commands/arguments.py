@@ -9,6 +9,7 @@ from typing import TypeVar
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
+from quell import registry
 from quell.errors import UsageError, did_you_mean, flag
 
 Form = TypeVar("Form")
@@ -62,7 +63,7 @@ def parse(form: type[Form], arguments: list[str], *, prog: str, description: str
         name = given.removeprefix("--").replace("-", "_")
         if word.startswith("--") and not {name, name.removeprefix("no_")} & {"", "help", *known}:
             raise UsageError(f"there is no option {given}{did_you_mean(name, known, flag)}; `{prog} --help` lists them")
-    return filled(form, arguments, prog, description)
+    return checked(filled(form, arguments, prog, description))
 
 
 def filled(form: type[Form], arguments: list[str], prog: str, description: str | None) -> Form:
@@ -75,6 +76,14 @@ def filled(form: type[Form], arguments: list[str], prog: str, description: str |
         if not stop.code:
             raise
         raise UsageError(f"{_complaint(said.getvalue())}; `{prog} --help` explains") from None
+
+
+def checked(form: Form) -> Form:
+    """The same form, whose numbers lie within the bounds that its fields declare."""
+    for name, hint in registry.hints(type(form)).items():
+        if wrong := registry.complaint(value := getattr(form, name), hint):
+            raise UsageError(f"{flag(name)} {value} {wrong}")
+    return form
 
 
 def _complaint(text: str) -> str:

@@ -30,9 +30,8 @@ class Arguments(OfRun):
 def main(arguments: list[str]) -> int:
     parsed = parse(Arguments, arguments, prog="quell eval")
     result = parsed.load()
-    rollouts = evaluate(
-        result, episodes=parsed.episodes, mean_action=parsed.mean_action, seed=parsed.seed, workers=parsed.workers
-    )
+    asked = {name: getattr(parsed, name) for name in ("episodes", "mean_action", "seed", "workers")}
+    rollouts = evaluate(result, **asked)
     returns = rollouts.returns
     if parsed.json:
         lists = {"returns": returns.tolist(), "steps": rollouts.steps.tolist()}

@@ -9,8 +9,7 @@ from typing import Annotated
 
 import tyro
 
-from quell.campaign.estimate import known_speeds, makespan, seconds_of
-from quell.campaign.plan import Budget, Job, record_path
+from quell.campaign.plan import Budget, Job, known_speeds, makespan, record_path, seconds_of
 from quell.campaign.runner import Outcome, Runner
 from quell.commands.arguments import UNSET, parse
 from quell.config import Preset, check_out
@@ -18,6 +17,7 @@ from quell.errors import UsageError, did_you_mean, require
 from quell.paper import theorem
 from quell.paper.published import ENTRIES, paper_steps
 from quell.paper.render import render_all, render_group
+from quell.registry import SIZE
 from quell.rollout import default_workers
 from quell.terminal.campaign import CampaignDisplay
 from quell.terminal.numbers import clock
@@ -46,7 +46,7 @@ class Arguments:
     """These tasks instead of the paper's."""
     methods: tuple[str, ...] = ()
     """These methods of the entry only."""
-    seeds: int = 5
+    seeds: Annotated[int, SIZE] = 5
     """Seeds 0 to SEEDS-1."""
     budget: float = 1.0
     """Share of the paper's steps (2e7; LQR 4e6)."""
@@ -54,9 +54,9 @@ class Arguments:
     """Steps instead of a share: --steps 1e6, or --steps 1e6 dm-quadruped-escape=1e5."""
     preset: Preset = "paper"
     """paper: the paper's settings exactly. tuned: ours."""
-    episodes: int = 20
+    episodes: Annotated[int, SIZE] = 20
     """Episodes of the final evaluation (each with sampled and mean actions, and untrained)."""
-    jobs: Annotated[int | None, UNSET] = None
+    jobs: Annotated[int | None, SIZE, UNSET] = None
     """Runs at a time, one process each; by default one per core."""
     out: Path = Path("results/paper")
     """Where records, tables and figures go."""
@@ -68,7 +68,7 @@ class Arguments:
 
 def main(arguments: list[str]) -> int:
     parsed = parse(Arguments, arguments, prog="quell paper", description=DESCRIPTION)
-    _check(parsed)
+    choose([parsed.entry], (*ENTRIES, "theorem", "render"), "entry")
     if parsed.entry == "render":
         return _told(render_all(parsed.out))
     if parsed.entry == "theorem":
@@ -87,13 +87,6 @@ def main(arguments: list[str]) -> int:
     check_out(parsed.out)
     check_out(parsed.runs, "runs")
     return _conclude(jobs, Runner(count, CampaignDisplay(seconds)).run(due))
-
-
-def _check(parsed: Arguments) -> None:
-    choose([parsed.entry], (*ENTRIES, "theorem", "render"), "entry")
-    for name, value in (("seeds", parsed.seeds), ("episodes", parsed.episodes), ("jobs", parsed.jobs)):
-        if value is not None and value < 1:
-            raise UsageError(f"--{name} {value} must be at least 1")
 
 
 def planned(parsed: Arguments) -> list[Job]:

@@ -1,7 +1,5 @@
 """quell report: one HTML page about runs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated

@@ -1,6 +1,7 @@
 """quell resume RUN: continue a run from its newest intact checkpoint."""
 
 from quell import zoo
+from quell.api import resume
 from quell.commands.arguments import take
 from quell.commands.common import find_run, report
 from quell.commands.settings import ResumeFlags, own_task, parse, take_choices
@@ -32,7 +33,4 @@ def main(arguments: list[str]) -> int:
     config, compute, others = parse(rest, default, engine, ResumeFlags, prog=PROG, description=DESCRIPTION + OWN)
     after = flatten(config)
     settings = {name: after[name] for name in changed(run.config, config) if name in after}
-
-    from quell.api import resume
-
     return report(resume(run.path, engine=compute, env=given, **others, **settings))

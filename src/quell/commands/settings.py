@@ -4,7 +4,6 @@ import dataclasses
 import itertools
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,10 +11,9 @@ import tyro
 from tyro.conf import OmitArgPrefixes
 
 from quell import registry, tasks
-from quell.commands.arguments import filled
+from quell.commands.arguments import checked, filled
 from quell.config import STRATEGIES, Config, Unread, flatten, full_name
-from quell.errors import UsageError, did_you_mean
-from quell.errors import flag as as_flag
+from quell.errors import UsageError, did_you_mean, flag
 from quell.rollout import Compute
 from quell.tasks.base import Task
 
@@ -45,13 +43,13 @@ def take_choices(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
     chosen: dict[str, str] = {}
     rest, words = [], iter(arguments)
     for word in words:
-        flag, _, value = word.removeprefix("--").partition("=")
-        kind = flag.rpartition(".")[2]
+        name, _, value = word.removeprefix("--").partition("=")
+        kind = name.rpartition(".")[2]
         if word.startswith("--") and kind in registry.KINDS:
             value, known = value or next(words, ""), registry.table(kind)
             if value not in known:
-                raise UsageError(f"--{flag} {value!r}: there are {', '.join(known)}{did_you_mean(value, known)}")
-            chosen[flag.replace("-", "_")] = value
+                raise UsageError(f"--{name} {value!r}: there are {', '.join(known)}{did_you_mean(value, known)}")
+            chosen[name.replace("-", "_")] = value
         else:
             rest.append(word)
     return chosen, rest
@@ -78,7 +76,7 @@ def parse(
     flat.append(_group("engine", text, _fields(compute).values(), OmitArgPrefixes))
     form = dataclasses.make_dataclass("Arguments", [*flat, *nested])
     parsed: dict[str, Any] = dict(vars(filled(form, arguments, prog, description)))
-    flags = {name: parsed.pop(name) for name in registry.hints(others)}
+    flags = vars(checked(others(**{name: parsed.pop(name) for name in registry.hints(others)})))
     compute = _read(vars(parsed.pop("engine")), compute)
     for group in GROUPS:
         parsed |= vars(parsed.pop(group))
@@ -89,17 +87,17 @@ def _spelled_out(word: str, config: Config, engine: str, shared: set[str]) -> st
     """A flag with its full name; one that nothing chosen reads is refused."""
     if not word.startswith("--") or word in ("--", "--help"):
         return word
-    flag, equals, value = word.removeprefix("--").partition("=")
-    name, known = flag.replace("-", "_"), [*flatten(config), *shared]
+    given, equals, value = word.partition("=")
+    name, known = given.removeprefix("--").replace("-", "_"), [*flatten(config), *shared]
     negated = [re.sub(r"(\w+)$", r"no_\1", one) for one in known]
     full = full_name(name, known) or full_name(name, negated)
     if full is None:
         read = {kind: list(registry.hints(of)) for kind, of in registry.table("engine").items()}
         if any(name in names for names in read.values()):
-            own = ", ".join(map(as_flag, read[engine]))
-            raise UsageError(f"engine {engine!r} reads no setting --{flag}; it reads: {own} (--engine chooses another)")
+            own = ", ".join(map(flag, read[engine]))
+            raise UsageError(f"engine {engine!r} reads no setting {given}; it reads: {own} (--engine chooses another)")
         raise Unread(config, name, shared)
-    return f"{as_flag(full)}{equals}{value}"
+    return f"{flag(full)}{equals}{value}"
 
 
 def _fields(owner: Any) -> dict[str, Field]:
@@ -124,7 +122,7 @@ def _group(name: str, text: str, fields: Iterable[Field], *markers: Any) -> Fiel
 
 
 def _field(name: str, kind: Any, value: Any) -> Field:
-    return name, kind, field(default_factory=lambda: value)  # it may be a dictionary or dataclass
+    return name, kind, dataclasses.field(default_factory=lambda: value)  # it may be a dictionary or dataclass
 
 
 def _read(values: dict[str, Any], owner: Any) -> Any:
@@ -143,7 +141,7 @@ def _choices(config: Config) -> str:
     return text
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class TrainFlags:
     """Where a run goes."""
 
@@ -151,13 +149,13 @@ class TrainFlags:
     """Where run folders are made."""
     name: str | None = None
     """Name of the run folder instead of <seed>-<time>."""
-    seeds: int | None = None
+    seeds: Annotated[int | None, registry.SIZE] = None
     """Train seeds 0 to SEEDS-1, each in a process, and print mean, spread and interval; they go to OUT/seeds."""
     log: tuple[Literal["wandb", "mlflow"], ...] = ()
     """Trackers to tell besides; each needs its extra."""
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class ResumeFlags:
     """How a run goes on."""
 

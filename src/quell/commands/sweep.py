@@ -3,13 +3,14 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from quell.campaign.runner import Runner
 from quell.campaign.sweep import Sweep, parse_grid, trials
 from quell.commands.train import read_settings
 from quell.config import Config, check_out, check_run_name
 from quell.errors import UsageError
+from quell.registry import SIZE
 from quell.rollout import default_workers
 from quell.runs.folder import folder_name
 from quell.tasks import Task
@@ -32,13 +33,13 @@ class SweepFlags:
 
     grid: tuple[str, ...] = ()
     """What to vary, as SETTING=VALUE,VALUE,...; several make a grid."""
-    random: int | None = None
+    random: Annotated[int | None, SIZE] = None
     """As many combinations of the grid, drawn at random, instead of all."""
-    seeds: int = 3
+    seeds: Annotated[int, SIZE] = 3
     """Seeds 0 to SEEDS-1 of each."""
-    episodes: int = 20
+    episodes: Annotated[int, SIZE] = 20
     """Episodes of each final evaluation."""
-    jobs: int | None = None
+    jobs: Annotated[int | None, SIZE] = None
     """Runs at a time, one process each; by default one per core."""
     out: Path = Path("runs/sweeps")
     """Where sweeps go."""
@@ -51,8 +52,6 @@ def main(arguments: list[str]) -> int:
     grid, random = own.pop("grid"), own.pop("random")
     if not grid:
         raise UsageError("what shall vary? --grid SETTING=VALUE,VALUE")
-    if random is not None and random < 1:
-        raise UsageError(f"--random {random} must be at least 1")
     return run(config, given, trials(parse_grid(grid, config), random), **own)
 
 
@@ -68,9 +67,6 @@ def run(
     jobs: int | None = None,
 ) -> int:
     """Train what is missing, and print the table of what there is."""
-    for flag, value in (("seeds", seeds), ("episodes", episodes), ("jobs", jobs)):
-        if value is not None and value < 1:
-            raise UsageError(f"--{flag} {value} must be at least 1")
     folder = out / check_run_name(name or f"{folder_name(config.task)}-{config.method}")
     sweep = Sweep(config, chosen, seeds, episodes, folder, given.name if given else "")
     todo = sweep.jobs()

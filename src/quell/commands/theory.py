@@ -14,6 +14,7 @@ from quell.config import check_file
 from quell.errors import UsageError
 from quell.figures.style import check_picture
 from quell.figures.theory import variance_against_rho
+from quell.registry import COUNT
 from quell.terminal.tables import show
 
 DESCRIPTION = """Theorem 1 of the paper: the variance of ES, ORTHO, RE and CV in a one-step problem, in units of
@@ -30,7 +31,7 @@ class Arguments:
     """Ratios of action noise to parameter noise."""
     simulate: int = 0
     """Also measure every variance with this many independent gradients each."""
-    seed: int = 0
+    seed: Annotated[int, COUNT] = 0
     """Of the simulation."""
     figure: Annotated[Path | None, UNSET] = None
     """Draw the variance ratio against rho for several n/d into this file (needs the extra plot)."""
@@ -45,8 +46,6 @@ def main(arguments: list[str]) -> int:
         raise UsageError("--d, --n and --rho need at least one value each")
     if parsed.simulate < 0 or parsed.simulate == 1:
         raise UsageError(f"--simulate {parsed.simulate} must be at least 2 (0: none)")
-    if parsed.seed < 0:
-        raise UsageError(f"--seed {parsed.seed} must be at least 0")
     if parsed.figure is not None:
         check_picture(parsed.figure)
     if parsed.json is not None:

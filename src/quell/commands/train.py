@@ -2,7 +2,9 @@
 
 from typing import Any
 
+from quell.api import start
 from quell.commands.arguments import take
+from quell.commands.common import report
 from quell.commands.settings import TrainFlags, own_task, parse, take_choices
 from quell.config import Config
 from quell.errors import UsageError
@@ -21,14 +23,10 @@ EXAMPLE = "The defaults below are halfcheetah's, as an example: `quell {command}
 
 def main(arguments: list[str]) -> int:
     config, compute, own, given = read_settings(arguments, TrainFlags, command="train", description=DESCRIPTION)
-    seeds = own.pop("seeds")
-
-    from quell.api import start
-    from quell.commands.common import report
-
-    if seeds is not None:
+    if (seeds := own.pop("seeds")) is not None:
         from quell.commands.sweep import run
 
+        compute.validate()
         log, out = own.pop("log"), own.pop("out")
         if log or not isinstance(compute, Cpu):
             raise UsageError("--seeds runs one process of this machine per seed: leave out --engine and --log")

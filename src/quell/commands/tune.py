@@ -11,6 +11,7 @@ from quell.campaign.tune import Search, search
 from quell.commands.arguments import UNSET, parse
 from quell.config import check_out
 from quell.errors import UsageError
+from quell.registry import SIZE
 from quell.rollout import default_workers
 from quell.terminal.campaign import CampaignDisplay
 
@@ -26,13 +27,13 @@ class Arguments:
     """The task, or several that shall share their settings."""
     method: str = "cv"
     """`quell methods` lists the names."""
-    trials: int = 16
+    trials: Annotated[int, SIZE] = 16
     """Settings to try; the first is what is in use."""
-    steps: int = 300_000
+    steps: Annotated[int, SIZE] = 300_000
     """Environment steps of each run."""
-    episodes: int = 10
+    episodes: Annotated[int, SIZE] = 10
     """Episodes of each final evaluation."""
-    jobs: Annotated[int | None, UNSET] = None
+    jobs: Annotated[int | None, SIZE, UNSET] = None
     """Runs at a time; by default one per core."""
     out: Path = Path("results/tuning")
     """Where records and tables go."""
@@ -42,10 +43,6 @@ class Arguments:
 
 def main(arguments: list[str]) -> int:
     parsed = parse(Arguments, arguments, prog="quell tune", description=DESCRIPTION)
-    for name in ("trials", "steps", "episodes", "jobs"):
-        value = getattr(parsed, name)
-        if value is not None and value < 1:
-            raise UsageError(f"--{name} {value} must be at least 1")
     if not parsed.tasks:
         raise UsageError("which task? `quell tune TASK [TASK ...]`; `quell tasks` lists them")
     place = {"out": parsed.out, "runs": parsed.runs / parsed.method}

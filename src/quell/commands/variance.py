@@ -1,9 +1,8 @@
 """quell variance TASK: gradient estimators side by side at a fixed policy."""
 
-import dataclasses
 import json
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +12,7 @@ from quell.commands.arguments import UNSET, parse
 from quell.config import Preset, check_file, parse_value
 from quell.errors import UsageError
 from quell.figures.style import check_picture
+from quell.figures.variance import variance_figure
 
 DESCRIPTION = """Measure gradient estimators on TASK at a fixed policy: variance, bias and their sum for an estimate
 from N pairs, relative to plain ES, in the metric of the parameters, of the policy (Fisher) and of a natural step;
@@ -79,8 +79,6 @@ def main(arguments: list[str]) -> int:
     if parsed.json is not None:
         parsed.json.write_text(json.dumps(values[0] if len(values) == 1 else values, indent=1) + "\n")
     if parsed.figure is not None:
-        from quell.figures.variance import variance_figure
-
         variance_figure(values, parsed.figure)
     return 0
 
@@ -94,7 +92,7 @@ def _report(parsed: Arguments, changes: dict[str, Any], discounts: list[float], 
     given["methods"] = [*parsed.methods.split(","), *gamma_rows(discounts)]
     given["gain_methods"] = parsed.gain_methods.split(",")
     given["settings"] = {name: parse_value(text) for name, text in parsed.settings.items()} | changes
-    return dataclasses.replace(variance(**given), label=label)
+    return replace(variance(**given), label=label)
 
 
 def _sweep(words: tuple[str, ...]) -> list[tuple[dict[str, Any], list[float], str]]:

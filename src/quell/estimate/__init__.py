@@ -3,7 +3,6 @@
 An estimator says what one pair adds, and never loops. What is global (the returns' mean and standard deviation, ranks,
 baselines) is gathered first, by `prepare`; `terms` are additive over pairs; `combine` makes the gradient of their sum.
 Who sums, and how, is the engine's business (`reduce`), so trajectories stay where they were made and only sums travel.
-Each estimator is a frozen dataclass in a file of its own that ends in `ESTIMATORS = [...]`.
 """
 
 from collections.abc import Callable
@@ -50,8 +49,7 @@ class Rows:
 
     def part(self, pairs: range) -> "Rows":
         """The rows of some consecutive pairs."""
-        cut = slice(pairs.start, pairs.stop)
-        return Rows({name: values[cut] for name, values in self.pairs.items()}, self.shared)
+        return Rows({name: values[pairs.start : pairs.stop] for name, values in self.pairs.items()}, self.shared)
 
 
 @dataclass(frozen=True)
@@ -118,19 +116,16 @@ def compared(plain: float, own: float) -> Metrics:
 
 def fresh_variance(problem: Problem, estimates: int) -> State:
     """The state that `batch_variance` keeps for so many estimates: nothing where pairs are independent."""
-    independent = problem.directions.independent
-    return {} if independent else {"last": np.full((estimates, problem.policy.dim), np.nan)}
+    return {} if problem.directions.independent else {"last": np.full((estimates, problem.policy.dim), np.nan)}
 
 
-def batch_variance(
-    problem: Problem, state: State, totals: Any, squares: Any, count: float
-) -> tuple[list[float], State]:
+def batch_variance(problem: Problem, state: State, sums: Any, squares: Any, count: float) -> tuple[list[float], State]:
     """V[g] of several estimates, each from the sum and sum of squares of its pairs' parts.
 
     Only independent pairs tell the variance of their mean by their spread. Where they are drawn jointly (orthogonal,
     Halton) it is half the squared distance to the last batch's estimate: independent, and theta has moved little.
     """
     if problem.directions.independent:
-        return [total_variance(total, square, count) for total, square in zip(totals, squares, strict=True)], {}
-    means = np.stack([total / max(count, 1) for total in totals])
+        return [total_variance(total, square, count) for total, square in zip(sums, squares, strict=True)], {}
+    means = np.stack([total / max(count, 1) for total in sums])
     return (np.square(means - state["last"]).sum(axis=1) / 2).tolist(), {"last": means}

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quell.types import Array
 
@@ -30,7 +29,7 @@ def discounts(gamma: float, steps: int) -> Array:
     return gamma ** np.arange(steps, dtype=np.float64)
 
 
-def alive(steps: Array, horizon: int) -> NDArray[np.bool_]:
+def alive(steps: Array, horizon: int) -> Array:
     """[n, horizon]: which entries belong to the episode."""
     return np.arange(horizon) < np.asarray(steps)[:, None]
 
@@ -50,8 +49,7 @@ def mean_of_others(values: Array, running: Array, *, whole_pairs: bool = False) 
 
     def of_pair(values: Array) -> Array:
         """Each member's pair's sum, [..., 2N, t]."""
-        by_pair = values.reshape(*values.shape[:-2], -1, 2, values.shape[-1]).sum(axis=-2)
-        return np.repeat(by_pair, 2, axis=-2)
+        return np.repeat(values.reshape(*values.shape[:-2], -1, 2, values.shape[-1]).sum(axis=-2), 2, axis=-2)
 
     present = running.astype(np.float64)
     total, count = values.sum(axis=-2, keepdims=True), present.sum(axis=-2)

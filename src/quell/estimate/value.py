@@ -49,8 +49,7 @@ class ValueFunction:
 
     def features(self, obs: Any, xp: Any = np, time: Any = None) -> Any:
         """phi [t, f] for one member's observations [t, o]; `time` is the share of the horizon that is past at each."""
-        wide = obs.astype(np.float64) if xp is np else obs
-        seen = clipped(xp, wide)
+        seen = clipped(xp, obs.astype(np.float64) if xp is np else obs)
         past = (xp.arange(len(obs)) / len(obs) if time is None else time)[:, None]
         left = 1 - past
         square = xp.square(seen)

@@ -66,7 +66,7 @@ def curve_panels(
         else:
             budgets = {name: max(run.config.steps for run in runs) for name, runs in panel.items()}
             paces = {name: seconds[title, name] / budgets[name] for name in panel if (title, name) in seconds}
-        _panel(axes, panel, used, paces, within_reach=within_reach)
+        _panel(axes, panel, used, paces, within_reach)
         axes.set_title(title, fontsize=10)
         style_axes(axes)
     names = {name: name.upper() if upper else name for name in used}
@@ -77,9 +77,7 @@ def curve_panels(
     save(figure, *paths)
 
 
-def _panel(
-    axes: Any, panel: Panel, used: Mapping[str, Look], paces: Mapping[str, float], *, within_reach: bool
-) -> None:
+def _panel(axes: Any, panel: Panel, used: Mapping[str, Look], paces: Mapping[str, float], within_reach: bool) -> None:
     """`paces`: method -> what a step counts on the axis below; others are not drawn."""
     starts, highest = [], []
     for method, runs in panel.items():
@@ -119,9 +117,7 @@ def improvement_bars(tasks: Mapping[str, Mapping[str, MeanStd] | None], methods:
     axes.set_xticks(range(len(tasks)), list(tasks), rotation=35, ha="right", fontsize=8)
     axes.set(ylim=SHOWN, ylabel="(r − r_random) / (r_ES − r_random)")
     style_axes(axes)
-    handles = [
-        Patch(facecolor=u.colour, edgecolor="white", hatch=u.hatch, label=name.upper()) for name, u in used.items()
-    ]
+    handles = [Patch(facecolor=u.colour, edgecolor="white", hatch=u.hatch, label=n.upper()) for n, u in used.items()]
     figure.legend(handles=handles, loc="outside upper center", ncols=6, frameon=False)
     save(figure, *paths)
 

@@ -49,7 +49,8 @@ def _read(table: str) -> dict[tuple[str, str], str]:
     return {(task, method): word for task, method, word in cells if word != "-"}
 
 
-SCORES = _read(_SCORES) | _read(_ABLATION)  # (task, method) -> the printed score
+SCORES = _read(_SCORES) | _read(_ABLATION)
+"""(task, method) -> '141±20' as printed, or the mean alone for PPO's variants."""
 ABLATION_TASKS = tuple(dict.fromkeys(task for task, _ in _read(_ABLATION)))
 PPO_METHODS = ("ppo", "ppo+s", "ppo+a", "ppo+s+a", "ppo+s+m", "ppo+a+m", "ppo+s+a+m")
 ES_METHODS = ("es", "ortho", "gcmc", "qmc", "cv")
@@ -81,9 +82,3 @@ def paper_steps(task: str) -> int:
 def label(task: str) -> str:
     """The paper's name of a task, else ours."""
     return LABELS.get(task, task)
-
-
-def score(task: str, method: str) -> str | None:
-    """'141±20' as printed, or the mean alone for PPO's variants; None where the paper has no number. Those of LQR stand
-    for lqr-302 too: over the 2,000 steps that are printed they would beat the optimum."""
-    return SCORES.get((task.removesuffix("-302"), method))

@@ -73,8 +73,7 @@ def html_tables(groups: Mapping[str, Sequence[Record]]) -> list[tuple[str, str]]
 def runs_of(entry: Entry, records: Iterable[Record]) -> Grid:
     """An entry's runs, on tasks that have more than the methods it shares with other entries."""
     shared = {"cv", "pg"} | ({"ppo"} if "ppo+s" in entry.methods else set())
-    runs_by_task = grid(records, methods=entry.methods)
-    return {task: row for task, row in runs_by_task.items() if row.keys() - shared}
+    return {task: row for task, row in grid(records, methods=entry.methods).items() if row.keys() - shared}
 
 
 def _table(group: Path, name: str, entry: Entry, runs_by_task: Grid) -> list[Path]:

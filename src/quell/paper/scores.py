@@ -87,5 +87,4 @@ def aggregate(runs_by_task: Grid, method: str) -> Aggregate | None:
 
 def compare(a: MeanStd, b: MeanStd) -> int:
     """1 when a lies above b, -1 below, 0 when mean ± std overlap or one seed leaves no std to tell."""
-    unknown = math.isnan(a.std) or math.isnan(b.std)
-    return 0 if unknown or a.overlaps(b) else int(np.sign(a.mean - b.mean))
+    return 0 if math.isnan(a.std + b.std) or a.overlaps(b) else int(np.sign(a.mean - b.mean))

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from quell.paper.published import Entry, label, score
+from quell.paper.published import SCORES, Entry, label
 from quell.paper.scores import Aggregate, Grid, aggregate, scores
 from quell.runs.record import NO_REWARD
 from quell.stats import MeanStd, bold, mean_std
@@ -71,7 +71,7 @@ def build(entry: Entry, runs_by_task: Grid) -> Table:
         results = {method: mean_std(scores(row[method])) for method in methods if method in row}
         best = bold(results)
         flat = {method for method, runs in row.items() if all(run.flat for run in runs)}
-        printed = {method: (score(task, method) or "").replace("±", " ± ") for method in methods}
+        printed = {method: SCORES.get((task, method), "").replace("±", " ± ") for method in methods}
         cells = [Cell(results.get(m), len(row.get(m, ())), m in best, printed[m], m in flat) for m in methods]
         rows.append(Row(label(task), max(run.config.steps for runs in row.values() for run in runs), cells))
     aggregates = [total for method in methods if (total := aggregate(runs_by_task, method)) is not None]

@@ -33,7 +33,6 @@ CV / ES is exact; the paper prints only the upper bound. From rho_0 on CV beats 
 def render(out: Path) -> list[Path]:
     """theorem.md and theorem.png in a folder."""
     require("plot", "`quell paper theorem`")
-    out.mkdir(parents=True, exist_ok=True)
     rows = theory.table(GRID, repeats=REPEATS, rng=np.random.default_rng(0))
     for row in rows:
         row |= {f"ratio_{name}": row[f"cv_{name}"] / row["es"] for name in ("simulated", "error")}

@@ -1,7 +1,6 @@
 """Directions in parameter space, always in pairs: members act with theta + sigma eps_plus and theta + sigma eps_minus.
 
-Every kind is one file with a frozen dataclass that ends in `DIRECTIONS = [...]`. A pair is drawn again from its key
-(seed, iteration, pair) wherever it is needed, so no process ever holds them all.
+A pair is drawn again from its key (seed, iteration, pair) wherever it is needed, so no process ever holds them all.
 """
 
 import functools

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quell.perturb import Directions, Draw
 from quell.types import Array
@@ -49,7 +48,7 @@ def halton(index: int, dim: int) -> Array:
 
 
 @functools.lru_cache(maxsize=2)
-def primes(count: int) -> NDArray[np.int64]:
+def primes(count: int) -> Array:
     """The first `count` primes (sieve of Eratosthenes up to the classical bound n (ln n + ln ln n))."""
     bound = 15 if count < 6 else int(count * (np.log(count) + np.log(np.log(count)))) + 1
     sieve = np.ones(bound + 1, bool)

@@ -1,6 +1,6 @@
 """Policies: what can be set about them, and the network behind."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from quell.errors import UsageError
@@ -32,8 +32,7 @@ class NetworkSettings:
 
     def make(self, task: Any) -> Policy:
         """The policy for a task's observations and actions."""
-        own = {item.name: getattr(self, item.name) for item in fields(self)}
-        return Policy(task.obs_size, task.action_size, self.name, **own)  # type: ignore[arg-type]
+        return Policy(task.obs_size, task.action_size, self.name, **vars(self))  # type: ignore[arg-type]
 
     def check(self) -> None:
         if any(size < 1 for size in self.hidden) or len(self.hidden) > MOST_LAYERS:

@@ -4,8 +4,7 @@ import os
 from typing import Any, Protocol, Self
 
 from quell.estimate import Estimator, Problem, Rows
-from quell.policy.normalise import ObsStats
-from quell.types import Array, Batch, Episodes, Rollouts, Sums
+from quell.types import Array, Batch, Episodes, ObsStats, Rollouts, Sums
 
 
 class Engine(Protocol):
@@ -38,18 +37,6 @@ class Compute(Protocol):
 
     def make(self, task: Any, problem: Problem, *, members: int, states: int = 0) -> Engine:
         """The engine; `members` and `states` (per episode) are the most it will ever be asked for at once."""
-
-
-def make_engine(compute: Compute, task: Any, problem: Problem, *, members: int, states: int = 0) -> Engine:
-    """An engine for a task, as a `Compute` says."""
-    return compute.make(task, problem, members=members, states=states)
-
-
-def default_compute(workers: int | None = None) -> Compute:
-    """Processes of this machine."""
-    from quell.rollout.cpu import Cpu
-
-    return Cpu(workers=workers)
 
 
 def default_workers() -> int:

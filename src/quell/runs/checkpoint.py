@@ -17,12 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load as decode
+from safetensors.numpy import save as encode
 
 from quell.errors import QuellError, UsageError
 from quell.runs import files
+from quell.types import Array
 
-Arrays = dict[str, NDArray[Any]]
+Arrays = dict[str, Array]
 Saved = tuple[Arrays, dict[str, Any]]
 """What a checkpoint holds: arrays, and facts."""
 ARRAYS, STATE, MANIFEST = "arrays.safetensors", "state.json", "manifest.json"
@@ -36,8 +39,6 @@ class CorruptCheckpoint(QuellError):
 
 def save(folder: Path, iteration: int, arrays: Arrays, state: dict[str, Any], keep: int) -> Path:
     """Write checkpoint `iteration` into `folder`; of it and earlier ones only the newest `keep` stay."""
-    from safetensors.numpy import save as encode
-
     files.make_folder(folder)
     _clear_leftovers(folder)
     final, temporary = _place(folder, iteration), folder / f".{iteration:08d}.tmp"
@@ -67,9 +68,6 @@ def save(folder: Path, iteration: int, arrays: Arrays, state: dict[str, Any], ke
 
 def load(path: Path) -> Saved:
     """Arrays and state of one checkpoint; CorruptCheckpoint if a byte is out of place."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load as decode
-
     if not path.exists() and files.is_folder(_aside(path)):
         path = _aside(path)
     try:

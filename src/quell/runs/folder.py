@@ -22,7 +22,6 @@ from typing import Any
 from quell.config import Config, changed, check_out, check_run_name, from_dict, replace, to_dict
 from quell.errors import UsageError
 from quell.runs import checkpoint, files
-from quell.runs.files import write_atomically
 
 WRITTEN = ("config.json", "versions.json", "metrics.jsonl", "metrics.csv", "forked-from.txt")
 SAVING = ("eval_every", "eval_episodes", "checkpoint_every", "keep_checkpoints")
@@ -62,7 +61,7 @@ class Run(AbstractContextManager["Run"]):
         try:
             run.lock()
             run.update_config(config)
-            write_atomically(path / "versions.json", json.dumps(versions(), indent=1).encode())
+            files.write_atomically(path / "versions.json", json.dumps(versions(), indent=1).encode())
         except BaseException:
             run.remove_if_never_begun()
             run.close()
@@ -114,7 +113,7 @@ class Run(AbstractContextManager["Run"]):
     def update_config(self, config: Config) -> None:
         """Record settings that a resumed run was allowed to change."""
         facts = {"schema": files.SCHEMA, **to_dict(config)}
-        write_atomically(self.path / "config.json", json.dumps(facts, indent=1).encode())
+        files.write_atomically(self.path / "config.json", json.dumps(facts, indent=1).encode())
 
     def fork(self, config: Config) -> "Run":
         """A new, locked folder beside this one with its checkpoints and metrics, but another config; this is let go."""
@@ -124,7 +123,7 @@ class Run(AbstractContextManager["Run"]):
         checkpoint.copy(self.checkpoints, copy.checkpoints, {"config": to_dict(config)})
         with suppress(FileNotFoundError):
             files.write_new(copy.path / "metrics.jsonl", files.read(self.path / "metrics.jsonl", files.LARGE))
-        write_atomically(copy.path / "forked-from.txt", f"{self.path.name}\n".encode())
+        files.write_atomically(copy.path / "forked-from.txt", f"{self.path.name}\n".encode())
         self.close()
         return copy
 

@@ -2,12 +2,11 @@
 
 import functools
 import importlib
-import pkgutil
 from dataclasses import fields
 from typing import Any
 
 from quell.errors import UsageError, did_you_mean
-from quell.registry import check, whole
+from quell.registry import check, listed, whole
 from quell.tasks.base import MujocoTask, Simulator, Task
 from quell.tasks.foreign.gym import from_env, trusted
 
@@ -18,12 +17,8 @@ FOREIGN = {"gym:": "foreign.gym", "envpool:": "foreign.envpool"}  # names that s
 
 @functools.cache
 def _registry() -> dict[str, type[Task]]:
-    found: dict[str, type[Task]] = {}
-    for module in pkgutil.walk_packages(__path__, f"{__name__}."):
-        if module.name != f"{__name__}.mujoco":  # a list of names needs no physics
-            for task in getattr(importlib.import_module(module.name), "TASKS", ()):
-                found[task().name] = task
-    return dict(sorted(found.items()))
+    """name -> class, in alphabetical order."""
+    return dict(sorted((task().name, task) for task in listed(__name__, "TASKS")))
 
 
 def names() -> list[str]:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quell.errors import UsageError
 from quell.tasks.base import Array, Draws, State, Task
@@ -70,11 +69,11 @@ class ArraySimulator:
         self._never = np.zeros(len(generators), bool)
         return observation
 
-    def step(self, actions: Array, active: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+    def step(self, actions: Array, active: Array) -> tuple[Array, Array, Array]:
         self.state, observation, reward = self.task.step(np, self.state, actions.astype(np.float64))
         return observation, reward, self._never
 
-    def picture(self, width: int, height: int) -> NDArray[np.uint8]:
+    def picture(self, width: int, height: int) -> Array:
         """What the first member looks like now."""
         shapes = self.task.scene(self.state)
         if not shapes:

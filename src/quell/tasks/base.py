@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quell.errors import UsageError
+from quell.types import Array as Array
 
-Array = NDArray[Any]
 State = Mapping[str, Any]  # named physics arrays, each with the members on the leading axis: {"qpos": [m, nq], ...}
 Draws = tuple[Any, ...]
 """Arrays of random numbers, all that an episode needs: taken from its generator once, at the start."""
@@ -27,7 +26,7 @@ class Simulator(Protocol):
     def reset(self, generators: Sequence[np.random.Generator]) -> Array:
         """Start len(generators) <= m new episodes; returns observations [k, obs_size] (float64)."""
 
-    def step(self, actions: Array, active: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+    def step(self, actions: Array, active: Array) -> tuple[Array, Array, Array]:
         """Advance the active members; returns (observations [k, obs_size], rewards [k], terminated [k]). Rows of the
         others are undefined, arrays may be reused by the next call, and the horizon is the caller's business."""
 
@@ -37,7 +36,7 @@ class PaysLater(Simulator, Protocol):
     """A simulator that gives rewards of many steps at once. Nobody needs a reward before the episode is over, and for a
     few members an array operation takes as long on one step as on fifty."""
 
-    def advance(self, actions: Array, active: NDArray[np.bool_]) -> tuple[Array, Array]:
+    def advance(self, actions: Array, active: Array) -> tuple[Array, Array]:
         """`step` without rewards: (observations, terminated); `actions` must keep its values until these are paid."""
 
     def rewards(self) -> Array:

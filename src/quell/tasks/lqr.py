@@ -35,9 +35,8 @@ class Lqr(ArrayTask):
         return rng.standard_normal(3), rng.standard_normal((self.horizon, 3))
 
     def initial(self, xp: Any, draws: Draws) -> tuple[dict[str, Any], Any]:
-        start, noise = draws
-        x = self.x0_std * start
-        return {"x": x, "noise": self.noise * noise, "time": 0}, x
+        x = self.x0_std * draws[0]
+        return {"x": x, "noise": self.noise * draws[1], "time": 0}, x
 
     def step(self, xp: Any, state: State, action: Any) -> tuple[dict[str, Any], Any, Any]:
         x, noise, time = state["x"], state["noise"], state["time"]

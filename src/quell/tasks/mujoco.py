@@ -10,7 +10,6 @@ from typing import Any
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
 from quell.tasks.base import Array, MujocoTask, Terrain
 
@@ -142,11 +141,11 @@ class MujocoSimulator:
         self._computed: list[Array] = []
         return self.task.observe(np, self._read())
 
-    def step(self, actions: Array, active: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+    def step(self, actions: Array, active: Array) -> tuple[Array, Array, Array]:
         obs, ended = self.advance(actions, active)
         return obs, self.rewards()[-1], ended
 
-    def advance(self, actions: Array, active: NDArray[np.bool_]) -> tuple[Array, Array]:
+    def advance(self, actions: Array, active: Array) -> tuple[Array, Array]:
         if self._steps == len(self._ended):
             self._compute_rewards()
         rows = zip(self._advances, self._controls, actions.astype(np.float64), active.tolist(), strict=False)
@@ -190,9 +189,8 @@ class MujocoSimulator:
         steps, self._steps = self._steps, 0
         if not steps:
             return
-        shapes = {
-            field: (-1, *past.shape[2:]) for field, past in self._history.items()
-        }  # steps and members on one axis
+        # Steps and members are one axis.
+        shapes = {field: (-1, *past.shape[2:]) for field, past in self._history.items()}
         before = {field: self._history[field][:steps].reshape(shape) for field, shape in shapes.items()}
         after = {field: self._history[field][1 : steps + 1].reshape(shape) for field, shape in shapes.items()}
         rewards = self.task.reward(np, before, np.concatenate(self._actions), after, self._ended[:steps].reshape(-1))
@@ -209,7 +207,7 @@ class MujocoSimulator:
         low, high = model.actuator_ctrlrange.astype(np.float32).T
         return np.where(limited, low, -np.inf), np.where(limited, high, np.inf)
 
-    def picture(self, width: int, height: int) -> NDArray[np.uint8]:
+    def picture(self, width: int, height: int) -> Array:
         """What the first member looks like now, seen by a camera that follows it."""
         if self._renderer is None:
             self._renderer = mujoco.Renderer(self.models[0], height, width)

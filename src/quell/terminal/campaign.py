@@ -11,56 +11,44 @@ from quell.terminal.numbers import clock
 from quell.terminal.progress import Bars
 
 
-class CampaignDisplay:
+class CampaignDisplay(Bars):
     """Progress in units of expected time; any thread may say that a run, by its title, started, moved or ended."""
 
     def __init__(self, seconds: Mapping[str, float], *, plain: bool | None = None) -> None:
         """`seconds`: title of each run -> how long it will take."""
-        self.plain = not sys.stderr.isatty() if plain is None else plain
+        super().__init__("{task.description}", plain=not sys.stderr.isatty() if plain is None else plain)
         self._seconds, self._total = seconds, sum(seconds.values())
         self._shares: dict[str, float] = {}
         self._ended, self._failed = 0, 0
-        self._started, self._lock = time.monotonic(), threading.Lock()
-        self._bars = Bars("{task.description}", plain=self.plain)
-        self._overall = self._bars.add_task("[bold]all runs", total=self._total, facts="starting")
+        self._started, self._books = time.monotonic(), threading.Lock()
+        self._overall = self.add_task("[bold]all runs", total=self._total, facts="starting")
         self._rows: dict[str, TaskID] = {}
 
-    def __enter__(self) -> "CampaignDisplay":
-        self._bars.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bars.stop()
-
     def started(self, title: str) -> None:
-        with self._lock:
-            self._rows[title] = self._bars.add_task(title, total=1.0, facts="")
+        with self._books:
+            self._rows[title] = self.add_task(title, total=1.0, facts="")
 
     def moved(self, title: str, steps: float, budget: int) -> None:
-        with self._lock:
+        with self._books:
             self._shares[title] = share = min(1.0, steps / budget)
-            self._bars.update(self._rows[title], completed=share, facts=f"{steps:,.0f} steps")
-            self._bars.update(self._overall, completed=self._done(), facts=self._facts())
+            self.update(self._rows[title], completed=share, facts=f"{steps:,.0f} steps")
+            self.update(self._overall, completed=self._done(), facts=self._facts())
 
     def ended(self, title: str, status: str, message: str = "") -> None:
         """`status` is "done", "stopped" or "failed"."""
-        with self._lock:
+        with self._books:
             self._ended += status != "stopped"
             self._failed += status == "failed"
             if status != "stopped":
                 self._shares[title] = 1.0
             if title in self._rows:
-                self._bars.remove_task(self._rows.pop(title))
-            self._bars.update(self._overall, completed=self._done(), facts=self._facts())
+                self.remove_task(self._rows.pop(title))
+            self.update(self._overall, completed=self._done(), facts=self._facts())
             line = f"{title} FAILED: {message}" if status == "failed" else f"{title} {status}"
-            if self.plain and status != "stopped":
+            if self.disable and status != "stopped":
                 self.say(f"{self._ended}/{len(self._seconds)} {line}  ETA {self._eta()}")
             elif status == "failed":
                 self.say(line)
-
-    def say(self, text: str) -> None:
-        """A line above the bars."""
-        self._bars.say(text)
 
     def _done(self) -> float:
         return sum(self._seconds[title] * share for title, share in self._shares.items())
@@ -71,5 +59,4 @@ class CampaignDisplay:
 
     def _eta(self) -> str:
         done = self._done()
-        elapsed = time.monotonic() - self._started
-        return clock(elapsed * (self._total - done) / done) if done > 0 else "?"
+        return clock((time.monotonic() - self._started) * (self._total - done) / done) if done > 0 else "?"

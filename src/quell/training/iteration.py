@@ -11,13 +11,12 @@ from quell.estimate import estimate
 from quell.estimate.reduce import calm
 from quell.estimate.returns import finite_pairs
 from quell.keys import Purpose, Stream, generator
-from quell.policy.normalise import ObsStats
-from quell.rollout import Compute, make_engine
+from quell.rollout import Compute
 from quell.stats import mean, spread
 from quell.tasks.base import Task
 from quell.training.methods import make_problem, make_task
 from quell.training.state import TrainState
-from quell.types import Array, Batch, Episodes, Rollouts
+from quell.types import Array, Batch, Episodes, ObsStats, Rollouts
 from quell.update import Context, is_finite
 
 Row = dict[str, float]
@@ -36,7 +35,7 @@ class Trainer:
         self.problem = make_problem(config, self.task)
         self.most_pairs = max(config.pairs, min(MOST_PAIRS, config.batch_steps // (2 * SHORTEST)))
         members = max(2 * self.most_pairs, config.eval_episodes)
-        self.engine = make_engine(compute, self.task, self.problem, members=members, states=config.step.states)
+        self.engine = compute.make(self.task, self.problem, members=members, states=config.step.states)
 
     def pairs(self, state: TrainState) -> int:
         """So many that they take about `batch_steps`, going by the episodes so far; at least `pairs`."""

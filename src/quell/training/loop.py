@@ -60,11 +60,10 @@ def _loop(
             if "eval/return" in row:
                 callback.on_evaluation(row)
         if state.trouble_in_a_row >= config.max_trouble:
-            raise TroubleError(
-                f"stopped: {state.trouble_in_a_row} iterations in a row had a return or gradient that was not finite, "
-                f"or too large for the step to square; the last good checkpoint is kept in {run.checkpoints} "
-                "(--max-norm, smaller --lr or --sigma often help)"
-            )
+            had = "had a return or gradient that was not finite, or too large for the step to square"
+            kept = f"the last good checkpoint is kept in {run.checkpoints}"
+            advice = "(--max-norm, smaller --lr or --sigma often help)"
+            raise TroubleError(f"stopped: {state.trouble_in_a_row} iterations in a row {had}; {kept} {advice}")
         if last or stopping() or state.iteration % config.checkpoint_every == 0:
             try:
                 _save(run, state, config)

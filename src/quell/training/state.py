@@ -11,9 +11,8 @@ from quell.config import Config, to_dict
 from quell.errors import QuellError
 from quell.estimate import Problem
 from quell.policy.network import Policy
-from quell.policy.normalise import ObsStats
 from quell.runs.checkpoint import Saved
-from quell.types import Array, State
+from quell.types import Array, ObsStats, State
 from quell.update import from_arrays, to_arrays
 
 COUNTERS = ("iteration", "steps", "eval_steps", "seconds", "trouble", "trouble_in_a_row", "episode_length")
@@ -77,8 +76,7 @@ class TrainState:
         newest, best = learned(problem.policy, saved)
         arrays, facts = saved
         memory = {name.removeprefix("estimator."): a for name, a in arrays.items() if name.startswith("estimator.")}
-        fresh = config.estimator.init(problem)
-        if {k: v.shape for k, v in fresh.items()} != {k: v.shape for k, v in memory.items()}:
+        if {k: v.shape for k, v in config.estimator.init(problem).items()} != {k: v.shape for k, v in memory.items()}:
             raise QuellError("the checkpoint's estimator state does not fit this configuration")
         step = from_arrays(config.step, problem.policy, newest.theta, arrays)
         _check_facts(facts, COUNTERS)

@@ -94,9 +94,7 @@ def to_arrays(state: Any) -> dict[str, Array]:
 
 def is_finite(state: Any) -> bool:
     """Whether no number of a step's state has overflowed: one that has never comes back."""
-    import jax
-
-    return all(bool(np.isfinite(np.asarray(leaf)).all()) for leaf in jax.tree.leaves(state))
+    return all(bool(np.isfinite(array).all()) for array in to_arrays(state).values())
 
 
 def from_arrays(step: Step, policy: Policy, theta: Array, arrays: dict[str, Array]) -> Any:

@@ -34,8 +34,7 @@ class FirstOrder(Step):
         """The optax.GradientTransformation, without its learning rate."""
         import optax
 
-        shared = {item.name for item in fields(FirstOrder)}
-        own = [item.name for item in fields(self) if item.name not in shared]
+        own = [item.name for item in fields(self) if item not in fields(FirstOrder)]
         return getattr(optax, self.rule)(**{name: getattr(self, name) for name in own})
 
     def init(self, policy: Policy, theta: Array) -> Any:

@@ -21,7 +21,7 @@ from quell.perturb import Unperturbed
 from quell.policy.fisher import Metric, factors
 from quell.policy.likelihood import policy_change
 from quell.policy.network import Policy
-from quell.rollout import Compute, make_engine
+from quell.rollout import Compute
 from quell.training.iteration import visited
 from quell.types import Array, Episodes
 from quell.variances.points import Point
@@ -65,10 +65,8 @@ class Geometry:
 def geometry(point: Point, *, compute: Compute) -> Geometry:
     """The metrics over states of the policy's own, unperturbed episodes, every step of which counts the same."""
     request = Episodes.unperturbed(0, EPISODES, Stream.STATES, states=STATES)
-    problem = point.problem(Unperturbed())
-    with make_engine(compute, point.task, problem, members=EPISODES, states=STATES) as engine:
-        rollouts = engine.rollout(point.theta, request, point.obs_stats)
-        states = visited(rollouts, STATES)
+    with compute.make(point.task, point.problem(Unperturbed()), members=EPISODES, states=STATES) as engine:
+        states = visited(engine.rollout(point.theta, request, point.obs_stats), STATES)
     if not np.abs(states).max() < LARGEST:
         far = f"{point.task.name} runs away at this policy, to states beyond {LARGEST:g}"
         raise UsageError(f"{far}: it can only be measured with a shorter horizon")

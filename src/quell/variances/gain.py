@@ -17,7 +17,6 @@ import numpy as np
 from quell.errors import UsageError
 from quell.keys import Stream
 from quell.perturb import Unperturbed
-from quell.rollout import make_engine
 from quell.stats import Interval, t_interval
 from quell.types import Array, Episodes
 from quell.variances.fisher import Geometry
@@ -75,7 +74,7 @@ def gains(
     point = session.point
     jobs = [(name, kind, size) for kind, size in steps for name in names]
     changes = {job: np.zeros(estimates) for job in jobs}
-    with make_engine(session.compute, point.task, point.problem(Unperturbed()), members=episodes) as engine:
+    with session.compute.make(point.task, point.problem(Unperturbed()), members=episodes) as engine:
 
         def mean_return(theta: Array, estimate: int) -> float:
             request = Episodes.unperturbed(estimate, episodes, Stream.GAIN)

@@ -6,13 +6,12 @@ directions, a Halton sequence, baselines); iterations do not. So a variance is a
 one guessed from the spread of an iteration's pairs.
 """
 
-import dataclasses
 import itertools
 import math
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from quell.estimate import Problem, Rows
 from quell.estimate.reduce import calm
 from quell.keys import Stream
 from quell.policy.fisher import Metric
-from quell.rollout import Compute, Engine, make_engine
+from quell.rollout import Compute, Engine
 from quell.stats import mean, spread
 from quell.types import Array, Batch, Episodes, State, Sums
 from quell.variances.points import Point
@@ -131,7 +130,7 @@ class Session:
         for row in rows:
             _check(row, problem)
             measured.append(Measured(row, problem, _store(turns, dim), np.zeros(dim), row.estimator.init(problem)))
-        with make_engine(self.compute, self.point.task, problem, members=2 * config.pairs) as engine:
+        with self.compute.make(self.point.task, problem, members=2 * config.pairs) as engine:
             for turn in range(warmup + turns):
                 started = time.perf_counter()
                 batch = self._batch(engine, Episodes.of_pairs(turn, config.pairs, **kind))
@@ -153,7 +152,7 @@ class Session:
         if not self.scale:
             found = spread(rollouts.returns)
             self.scale = found if found > 0 and math.isfinite(found) else 1.0
-        scaled = dataclasses.replace(rollouts, rewards=rollouts.rewards / self.scale)
+        scaled = replace(rollouts, rewards=rollouts.rewards / self.scale)
         return Batch(self.point.theta, episodes, scaled, self.metric)
 
 

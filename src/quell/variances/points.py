@@ -16,10 +16,9 @@ from quell.estimate.score import Score
 from quell.keys import Purpose, generator
 from quell.perturb.gaussian import Gaussian
 from quell.policy.network import Policy
-from quell.policy.normalise import ObsStats
 from quell.tasks.base import Task
 from quell.training.methods import make_config, make_policy, make_task
-from quell.types import Array
+from quell.types import Array, ObsStats
 
 
 @dataclass(frozen=True)

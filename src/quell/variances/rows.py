@@ -1,8 +1,8 @@
 """What is measured: estimators with their directions, by name or as objects."""
 
-import dataclasses
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from quell import registry
@@ -26,15 +26,10 @@ from quell.types import Batch, State
 CV = ControlVariate(
     shaping="none", baseline="leave-one-out", discount=FixedDiscounts(gammas=(1.0,)), coefficients=MomentsCoefficients()
 )
-
-
-def _cv(base: ControlVariate = CV, **changes: Any) -> ControlVariate:
-    return dataclasses.replace(base, **changes)
-
-
+_cv = partial(replace, CV)
 PAPER = _cv(baseline="none", discount=FixedDiscounts(gammas=(0.99,)), coefficients=SgdCoefficients(rate=1e-4))
 AUTO = _cv(discount=FixedDiscounts(gammas=(1.0, 0.99)), values=("network",), coefficients=ChosenCoefficients())
-POLICY = _cv(AUTO, coefficients=ChosenCoefficients(metric="policy"))
+POLICY = replace(AUTO, coefficients=ChosenCoefficients(metric="policy"))
 BASES: dict[str, tuple[str, Estimator]] = {
     "es": ("plain ES", Score(shaping="none")),
     "re": ("the policy gradient of the perturbed members alone", _cv(coefficients=FixedCoefficient(value=-1.0))),
@@ -51,8 +46,7 @@ BASES: dict[str, tuple[str, Estimator]] = {
 }
 """Name -> (summary, estimator). Returns are as they are: to shape them by their own batch would bias every estimate."""
 MODIFIERS = {"ortho": Orthogonal(), "gcmc": Gcmc(), "qmc": Qmc(shift=True), "crn": None}
-"""Appended with a dash (auto-ortho, es-crn) -> directions, or None for shared action noise; alone, they stand for ES
-with that modification."""
+"""Appended with a dash (auto-ortho, es-crn), or alone, to ES -> directions, or None for shared action noise."""
 SGD_UPDATES = 200  # the paper's rule needs about this many iterations to settle
 
 
@@ -89,7 +83,7 @@ class Row:
         if self.directions is not None:
             return self
         directions = Gaussian(sigma=sigma) if self.estimator.needs.perturbed else Unperturbed()
-        return dataclasses.replace(self, directions=directions)
+        return replace(self, directions=directions)
 
 
 def find_row(name: str, sigma: float) -> Row:
@@ -102,11 +96,11 @@ def find_row(name: str, sigma: float) -> Row:
             known, listed = [*BASES, *MODIFIERS], ", ".join([*BASES, *MODIFIERS])
             raise UsageError(f"unknown estimator {name!r}{did_you_mean(name, known)}; known: {listed}, joined by '-'")
         if (directions := MODIFIERS[modifier]) is None:
-            row = dataclasses.replace(row, shared_noise=True)
+            row = replace(row, shared_noise=True)
         elif not row.estimator.needs.perturbed:
             raise UsageError(f"{name!r}: {base} takes no perturbations, so -{modifier} changes nothing")
         else:
-            row = dataclasses.replace(row, directions=dataclasses.replace(directions, sigma=sigma))
+            row = replace(row, directions=replace(directions, sigma=sigma))
     return row
 
 
@@ -130,8 +124,7 @@ def find_rows(methods: Iterable[str | Row | Estimator], sigma: float, needed: It
 
 
 def unit(estimator: Estimator, batch: Batch, state: State) -> float:
-    """What an estimator divides returns by, if it has a method `unit` that says so; its gradients are multiplied by
-    that, so that all have one unit."""
+    """What an estimator divides returns by, if its method `unit` says so; its gradients are multiplied by that."""
     own = getattr(estimator, "unit", None)
     return float(own(batch, state)) if callable(own) else 1.0
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from quell.errors import UsageError, did_you_mean
+from quell.runs.folder import folder_name
 
 HOME = Path(__file__).parent
 PREFIX = "zoo:"
@@ -27,7 +28,7 @@ def located(path: Path | str) -> Path:
     text = str(path)
     if not text.startswith(PREFIX):
         return Path(path)
-    name = text.removeprefix(PREFIX).replace(":", "-").replace("/", "-")
+    name = folder_name(text.removeprefix(PREFIX))
     if name not in names():
         known = ", ".join(names()) or "none yet"
         raise UsageError(f"the zoo has no {name!r}{did_you_mean(name, names())}; there are: {known}")
@@ -43,9 +44,9 @@ def score(name: str) -> dict[str, Any]:
 def add(name: str, result: Any, returns: list[float]) -> Path:
     """Keep the policy of a result, with the returns of fresh episodes of its mean actions; replaces an older one."""
     from quell.config import check_run_name, to_dict
-    from quell.policy.normalise import ObsStats
     from quell.runs import Run, checkpoint
     from quell.runs.files import write_atomically
+    from quell.types import ObsStats
 
     folder = HOME / check_run_name(name)
     if folder.exists():

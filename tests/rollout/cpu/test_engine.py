@@ -18,10 +18,9 @@ from quell.estimate import Problem
 from quell.keys import Purpose, Stream, generator
 from quell.perturb.gaussian import Gaussian
 from quell.policy import Policy
-from quell.policy.normalise import ObsStats
-from quell.rollout import default_workers, make_engine
+from quell.rollout import default_workers
 from quell.rollout.cpu import Cpu
-from quell.types import Episodes
+from quell.types import Episodes, ObsStats
 
 
 def run(workers: int, name: str, *, horizon: int = 60, pairs: int = 4, normalise: bool = False) -> str:
@@ -29,7 +28,7 @@ def run(workers: int, name: str, *, horizon: int = 60, pairs: int = 4, normalise
     problem = Problem(Policy(task.obs_size, task.action_size), Gaussian(), 1)
     theta = problem.policy.init(generator(1, Purpose.INIT))
     stats = ObsStats(100.0, np.full(task.obs_size, 20.0), np.full(task.obs_size, 300.0)) if normalise else None
-    with make_engine(Cpu(workers=workers), task, problem, members=8, states=2) as engine:
+    with Cpu(workers=workers).make(task, problem, members=8, states=2) as engine:
         before = Episodes.unperturbed(0, 5, Stream.EVALUATE, mean_action=True)
         engine.rollout(theta, before, stats)  # order of calls must not matter
         return digest_of_rollouts(engine.rollout(theta, Episodes.of_pairs(3, pairs, record=True, states=2), stats))
@@ -60,7 +59,7 @@ def test_how_many_processes() -> None:
 def test_a_failing_worker_is_reported(trouble: str, message: str) -> None:
     problem = Problem(Policy(2, 2), Gaussian(), 0)
     task = Troubled(trouble=trouble)
-    with make_engine(Cpu(workers=2), task, problem, members=4) as engine:
+    with Cpu(workers=2).make(task, problem, members=4) as engine:
         theta = problem.policy.init(generator(0, Purpose.INIT))
         with pytest.raises(EngineFailure, match=message) as failure:
             engine.rollout(theta, Episodes.of_pairs(0, 2))
@@ -69,7 +68,7 @@ def test_a_failing_worker_is_reported(trouble: str, message: str) -> None:
 
 def test_more_members_than_it_was_made_for() -> None:
     problem = Problem(Policy(2, 2), Gaussian(), 0)
-    with make_engine(Cpu(workers=1), Troubled(), problem, members=2) as engine, pytest.raises(ValueError, match="made"):
+    with Cpu(workers=1).make(Troubled(), problem, members=2) as engine, pytest.raises(ValueError, match="made"):
         engine.rollout(problem.policy.init(generator(0, Purpose.INIT)), Episodes.of_pairs(0, 2))
 
 
@@ -81,10 +80,9 @@ def test_workers_end_with_their_engine() -> None:
         from quell.estimate import Problem
         from quell.perturb.gaussian import Gaussian
         from quell.policy import Policy
-        from quell.rollout import make_engine
-        from quell.rollout.cpu import Cpu
+                from quell.rollout.cpu import Cpu
         task = quell.tasks.get("lqr")
-        engine = make_engine(Cpu(workers=2), task, Problem(Policy(3, 3), Gaussian(), 0), members=4)
+        engine = Cpu(workers=2).make(task, Problem(Policy(3, 3), Gaussian(), 0), members=4)
         print(*engine.crew.processes, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
     """)

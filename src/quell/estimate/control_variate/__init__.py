@@ -112,13 +112,12 @@ class ControlVariate:
         terms = {"count": 1.0, "columns": used, "products": packed(used), **learned}
         if len(trials):
             terms["trials"] = trials
-        if self.coefficients.in_policy_metric:
+        if self.coefficients.metric == "policy":
             terms["gram"] = policy_products(xp, problem, self.space(problem), pair, theta, used)
         return terms
 
     def combine(self, problem: Problem, sums: Sums, rows: Rows, state: State) -> Estimate:
-        count, columns = float(sums["count"]), sums["columns"]
-        space = self.space(problem)
+        count, columns, space = float(sums["count"]), sums["columns"], self.space(problem)
         products = unpacked(sums["products"], space.columns)
         sound = bool(np.isfinite(products).all() and np.isfinite(sums.get("gram", np.zeros(()))).all())
         usable = sound and count > 0

@@ -40,12 +40,8 @@ class ChosenCoefficients(Coefficients):
     decay: Annotated[float, SHARE] = 0.95
     """How much of the running moments survives an iteration."""
 
-    @property
-    def in_policy_metric(self) -> bool:
-        return self.metric == "policy"
-
     def _candidates(self, space: Space) -> "InParameters | InPolicy":
-        return InPolicy(space) if self.in_policy_metric else InParameters(space)
+        return InPolicy(space) if self.metric == "policy" else InParameters(space)
 
     def init(self, space: Space) -> State:
         return {**self._candidates(space).init(), "pairs": np.zeros(())}
@@ -169,10 +165,9 @@ def second_moment(products: Array, beta: Array) -> Array:
 def least_squares(products: Array, cross: Array) -> Array:
     """beta = -E[Y Y']^-1 E[X Y], for products [k, k, ...] and cross [k, ...]; 0 for a column without variance. Slightly
     damped, because two discounts' columns can be nearly the same."""
-    size = len(cross)
     matrix = np.moveaxis(products, (0, 1), (-2, -1)).copy()
-    diagonal = matrix[..., np.arange(size), np.arange(size)]
-    matrix[..., np.arange(size), np.arange(size)] = np.where(diagonal > 0, diagonal * (1 + 1e-6), 1.0)
+    diagonal = np.einsum("...kk->...k", matrix)  # a view
+    diagonal[...] = np.where(diagonal > 0, diagonal * (1 + 1e-6), 1.0)
     solved = np.linalg.solve(matrix, -np.moveaxis(cross, 0, -1)[..., None])[..., 0]
     return np.moveaxis(solved, -1, 0)
 

@@ -34,7 +34,7 @@ class Products:
     """What a batch says of its columns (X, Y_1, ..., Y_K), summed over its pairs."""
 
     sums: Array  # [1 + K, 1 + K, d] products per coordinate
-    gram: Array | None  # products of what each column does to the policy, where `in_policy_metric` asks for it
+    gram: Array | None  # products of what each column does to the policy, where the metric is that
     count: float  # pairs
 
 
@@ -47,11 +47,8 @@ class Coefficients:
     """How many columns it can weigh; None for any number."""
     precision: ClassVar[type[Any]] = np.float32
     """Of the columns: the paper's rule keeps to single, so that recorded runs can be repeated to the last bit."""
-
-    @property
-    def in_policy_metric(self) -> bool:
-        """Whether it looks at products in the policy's metric."""
-        return False
+    metric = "parameters"
+    """Whose variance is made small: that of the parameters, or of the policy, for which it looks at `Products.gram`."""
 
     def init(self, space: Space) -> State:
         return {}

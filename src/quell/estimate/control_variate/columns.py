@@ -63,8 +63,7 @@ def policy_products(xp: Any, problem: Problem, space: Space, pair: Pair, theta: 
     from quell.policy.likelihood import policy_change
 
     half = STATES // 2
-    last = xp.asarray(pair.steps)[:, None] - 1
-    chosen = last * xp.arange(half) // (half - 1)
+    chosen = (xp.asarray(pair.steps)[:, None] - 1) * xp.arange(half) // (half - 1)
     seen = xp.concatenate([pair.obs[member][chosen[member]] for member in range(2)])
     parts = xp.asarray(split_by_layer(xp, space, columns), xp.float32)
     moved = xp.asarray(policy_change(problem.policy)(theta, seen, parts))

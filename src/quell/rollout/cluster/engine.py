@@ -10,7 +10,6 @@ import numpy as np
 
 from quell.estimate import Estimator, Problem, Rows
 from quell.estimate.reduce import Tree, blocks, shards
-from quell.policy.normalise import ObsStats
 from quell.rollout import Engine
 from quell.rollout.cluster import Ray
 from quell.rollout.cluster.fleet import Fleet, Job, Patience
@@ -19,7 +18,7 @@ from quell.rollout.cluster.worker import Request
 from quell.rollout.cpu import Cpu
 from quell.rollout.cpu.engine import CpuEngine
 from quell.tasks.base import Task
-from quell.types import Array, Batch, Episodes, Rollouts, Sums
+from quell.types import Array, Batch, Episodes, ObsStats, Rollouts, Sums
 
 
 class RayEngine(Engine):
@@ -102,8 +101,7 @@ def _calling(method: str, *arguments: Any) -> Callable[[Any], Any]:
 
 def _joined(parts: list[Rollouts], width: int) -> Rollouts:
     """The scalars of all members in order; rewards padded with zeros to `width`, as one machine would have them."""
-    count = sum(len(part.steps) for part in parts)
-    rewards, row = np.zeros((count, width)), 0
+    rewards, row = np.zeros((sum(len(part.steps) for part in parts), width)), 0
     for part in parts:
         rewards[row : row + len(part.rewards), : part.rewards.shape[1]] = part.rewards
         row += len(part.rewards)

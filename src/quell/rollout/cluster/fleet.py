@@ -137,8 +137,7 @@ class Fleet:
             self._wanted = min(self._count or offered, self._most)
         while len(self.members) < self._wanted and now >= self._next_start:
             actor = self._actors.remote(self._local)
-            starting = actor.start.options(concurrency_group="work").remote()
-            self.members.append(Member(actor, starting))
+            self.members.append(Member(actor, actor.start.options(concurrency_group="work").remote()))
 
     def _assign(self, todo: deque[Job]) -> None:
         """Give idle workers jobs: what they hold the data for first, then what no living worker does."""
@@ -181,8 +180,7 @@ class Fleet:
             self._ask_again(member, ref)
         except errors.RayTaskError as error:
             cause = error.cause
-            lost = isinstance(cause, WorkerLost)
-            if not lost and not isinstance(cause, errors.RayError):
+            if not isinstance(cause, WorkerLost | errors.RayError):
                 raise cause if isinstance(cause, QuellError) else EngineFailure(f"a worker failed:\n{error}") from None
             self._blame(member, cause)
         except errors.RayError as error:

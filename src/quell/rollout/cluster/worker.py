@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from quell.estimate import Estimator, Rows
 from quell.estimate.reduce import Node, blocks
-from quell.policy.normalise import ObsStats
 from quell.rollout.cpu.engine import CpuEngine
-from quell.types import Array, Batch, Episodes, Rollouts, Sums
+from quell.types import Array, Batch, Episodes, ObsStats, Rollouts, Sums
 
 
 @dataclass(frozen=True)
@@ -64,8 +63,7 @@ class Worker:
             if estimator.needs.trajectories and not held:
                 self._run(request, members)
             batch = Batch(request.theta, episodes, self._engine.results(episodes))
-            where = request.theta if theta is None else theta
-            return self._engine.part(estimator, batch, rows, where, leaves)
+            return self._engine.part(estimator, batch, rows, request.theta if theta is None else theta, leaves)
 
     @contextmanager
     def _work(self) -> Iterator[None]:

@@ -11,14 +11,13 @@ from quell.errors import require_memory
 from quell.estimate import Estimator, Problem, Rows
 from quell.estimate.reduce import Node, shards, sum_by_loop, sum_by_vmap
 from quell.policy.network import Policy
-from quell.policy.normalise import ObsStats
 from quell.rollout import Engine
 from quell.rollout.cpu import Cpu
 from quell.rollout.cpu.crew import Crew, Job
 from quell.rollout.cpu.memory import Layout, SharedArrays, bytes_of
 from quell.rollout.simulate import describe_members
 from quell.tasks.base import Task
-from quell.types import Array, Batch, Episodes, Rollouts, Sums
+from quell.types import Array, Batch, Episodes, ObsStats, Rollouts, Sums
 
 COPIES = 16  # of theta, at least: a worker's, a step's state, directions, gradients in double precision
 

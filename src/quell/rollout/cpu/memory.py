@@ -5,18 +5,16 @@ import mmap
 import os
 import tempfile
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from quell.types import Episodes, Rollouts, Trajectories
+from quell.types import Array, Episodes, Rollouts, Trajectories
 
 Layout = Mapping[str, tuple[tuple[int, ...], str]]
 ALIGN = 64
 
 
-class SharedArrays(dict[str, NDArray[Any]]):
+class SharedArrays(dict[str, Array]):
     """`arrays["name"]`, laid out one after the other in one mapping."""
 
     def __init__(self, fd: int, layout: Layout) -> None:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quell.errors import EnvironmentFailure, UsageError
 from quell.tasks.base import Array, Task
@@ -93,7 +92,7 @@ class ForeignSimulator:
         self._fill = observation_filler(task.spaces[0])[1]
         self._read = ActionReader(task.spaces[1])
         self.bounds = self._read.bounds
-        self.truncated: NDArray[np.bool_] = np.zeros(0, bool)
+        self.truncated: Array = np.zeros(0, bool)
 
     def _begin(self, generators: Sequence[np.random.Generator]) -> list[int]:
         """Clear the books; returns one seed per episode."""
@@ -106,7 +105,7 @@ class ForeignSimulator:
         self._seeds = [episode_seed(rng) for rng in generators]
         return self._seeds
 
-    def _running(self, actions: Array, active: NDArray[np.bool_]) -> tuple[list[int], Array]:
+    def _running(self, actions: Array, active: Array) -> tuple[list[int], Array]:
         """Members to step now, and their actions as the environment wants them."""
         self._time += 1
         running = active & ~(self._terminated | self.truncated)
@@ -136,7 +135,5 @@ class ForeignSimulator:
         what = describe(what) if isinstance(what, Exception) else what
         seed = self._seeds[member]
         when = f"at step {self._time}" if self._time else "at reset"
-        again = self.task.replay(seed)
-        if self._time:
-            again += f", then the episode's first {self._time} actions"
+        again = self.task.replay(seed) + (f", then the episode's first {self._time} actions" if self._time else "")
         return EnvironmentFailure(f"{self.task.name}, episode seed {seed}, {when}: {what}. To replay it: {again}")

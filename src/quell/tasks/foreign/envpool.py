@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quell.errors import UsageError, did_you_mean, require
 from quell.tasks.base import Array, Task
@@ -59,7 +58,7 @@ class EnvPoolSimulator(ForeignSimulator):
         self._rewards[:] = 0
         return self._checked()
 
-    def step(self, actions: Array, active: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+    def step(self, actions: Array, active: Array) -> tuple[Array, Array, Array]:
         running, given = self._running(actions, active)
         if running:
             self._pool.send(given, np.array(running, np.int32))

@@ -19,7 +19,6 @@ from typing import Any
 
 import cloudpickle
 import numpy as np
-from numpy.typing import NDArray
 
 from quell.errors import EnvironmentFailure, MissingExtra, UsageError, did_you_mean
 from quell.tasks.base import Array
@@ -145,7 +144,7 @@ class GymSimulator(ForeignSimulator):
                 raise self._failure(member, error) from error
         return self._checked()
 
-    def step(self, actions: Array, active: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+    def step(self, actions: Array, active: Array) -> tuple[Array, Array, Array]:
         running, given = self._running(actions, active)
         for member, action in zip(running, given, strict=True):
             try:
@@ -162,13 +161,11 @@ class GymSimulator(ForeignSimulator):
         """As the environment is meant to be shown."""
         return float(self._envs[0].metadata.get("render_fps") or 30)
 
-    def picture(self, width: int, height: int) -> NDArray[np.uint8]:
+    def picture(self, width: int, height: int) -> Array:
         """The first member as the environment draws it, in its own size."""
         if self._envs[0].render_mode != "rgb_array":
-            raise UsageError(
-                f"{self.task.name} is not drawn: its environment has no render_mode 'rgb_array', or the function that "
-                "makes it takes no `render_mode`"
-            )
+            why = "its environment has no render_mode 'rgb_array', or the function that makes it takes no `render_mode`"
+            raise UsageError(f"{self.task.name} is not drawn: {why}")
         picture = np.asarray(self._envs[0].render())
         if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
             raise UsageError(f"{self.task.name}: render() gave {picture.dtype} {picture.shape}, not RGB bytes")
@@ -186,10 +183,9 @@ def _takes_render_mode(make: Callable[..., Any]) -> bool:
 def from_id(env_id: str, horizon: int = 0, **kwargs: Any) -> GymTask:
     """The task `gym:ID`; other keywords go to gymnasium.make."""
     if ":" in env_id:
-        raise UsageError(
-            f"gym:{env_id} would import {env_id.split(':')[0]!r}, and a task name must not run code. "
-            f"Write a function that makes the environment and pass it with --trust-import module:function"
-        )
+        refused = f"gym:{env_id} would import {env_id.split(':')[0]!r}, and a task name must not run code"
+        advice = "Write a function that makes the environment and pass it with --trust-import module:function"
+        raise UsageError(f"{refused}. {advice}")
     return Source(env_id=env_id, kwargs=as_pairs(kwargs)).task(f"gym:{env_id}", horizon)
 
 
@@ -216,9 +212,8 @@ def from_env(env: Any, *, name: str = "", horizon: int = 0, **kwargs: Any) -> Gy
     try:
         cloudpickle.dumps(own)
     except Exception as error:
-        raise UsageError(
-            f"{type(env).__name__} cannot be sent to worker processes ({error}): pass a function that makes it"
-        ) from error
+        refused = f"{type(env).__name__} cannot be sent to worker processes ({error})"
+        raise UsageError(f"{refused}: pass a function that makes it") from error
     return Source(own=own, kwargs=given).task(name or f"own:{_name(env)}", horizon)
 
 

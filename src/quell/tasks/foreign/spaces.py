@@ -8,6 +8,7 @@ space holds integers, and cast to its dtype; for Discrete, the index of the choi
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,64 +28,57 @@ def observation_filler(space: Any) -> tuple[int, Fill]:
     if isinstance(space, spaces.Box | spaces.MultiBinary):
         if len(space.shape) > 1 and math.prod(space.shape) > PICTURE:
             raise UsageError(_too_large(space.shape))
-        return int(np.prod(space.shape)), _fill_box(space.shape)
+        return int(np.prod(space.shape)), partial(_fill_box, space.shape)
     if isinstance(space, spaces.Discrete):
-        return int(space.n), _fill_one_hot(int(space.n), int(space.start))
+        return int(space.n), partial(_fill_one_hot, int(space.n), int(space.start))
     if isinstance(space, spaces.MultiDiscrete):
         entries = zip(space.nvec.reshape(-1).tolist(), space.start.reshape(-1).tolist(), strict=True)
-        parts = [(n, _fill_one_hot(n, start)) for n, start in entries]
-        return _fill_parts(parts, lambda value: np.reshape(value, -1))
+        parts: list[tuple[int, Fill]] = [(n, partial(_fill_one_hot, n, start)) for n, start in entries]
+        return _of_parts(parts, lambda value: np.reshape(value, -1))
     if isinstance(space, spaces.Tuple):
-        return _fill_parts([observation_filler(part) for part in space.spaces], tuple)
+        return _of_parts([observation_filler(part) for part in space.spaces], tuple)
     if isinstance(space, spaces.Dict):
         keys = list(space.spaces)
         parts = [observation_filler(space.spaces[key]) for key in keys]
-        return _fill_parts(parts, lambda value: [value[key] for key in keys])
+        return _of_parts(parts, lambda value: [value[key] for key in keys])
     raise UsageError(f"observations of the kind {space} cannot be flattened to a fixed number of values")
 
 
 def _too_large(shape: tuple[int, ...]) -> str:
     size = math.prod(shape)
     flat = f"pictures of {' x '.join(map(str, shape))} = {size:,} numbers, which networks here take flat"
-    return (
-        f"observations are {flat}: ten episodes of 1,000 steps would fill {size * 4e4 / 2**30:.1f} GiB. Make them "
-        f"smaller (gymnasium.wrappers.ResizeObservation, up to {PICTURE:,} numbers), or describe the state in numbers"
-    )
+    room = f"ten episodes of 1,000 steps would fill {size * 4e4 / 2**30:.1f} GiB"
+    smaller = f"smaller (gymnasium.wrappers.ResizeObservation, up to {PICTURE:,} numbers)"
+    return f"observations are {flat}: {room}. Make them {smaller}, or describe the state in numbers"
 
 
-def _fill_box(shape: tuple[int, ...]) -> Fill:
-    def fill(row: Array, value: Any) -> None:
-        array = np.asarray(value)
-        if array.shape != shape:
-            raise ValueError(f"observation of shape {array.shape} where the space says {shape}")
-        row[:] = array.reshape(-1)
-
-    return fill
+def _fill_box(shape: tuple[int, ...], row: Array, value: Any) -> None:
+    array = np.asarray(value)
+    if array.shape != shape:
+        raise ValueError(f"observation of shape {array.shape} where the space says {shape}")
+    row[:] = array.reshape(-1)
 
 
-def _fill_one_hot(size: int, start: int) -> Fill:
-    def fill(row: Array, value: Any) -> None:
-        index = int(value) - start
-        if not 0 <= index < size:
-            raise ValueError(f"observation {value} outside Discrete({size}, start={start})")
-        row[:] = 0
-        row[index] = 1
-
-    return fill
+def _fill_one_hot(size: int, start: int, row: Array, value: Any) -> None:
+    index = int(value) - start
+    if not 0 <= index < size:
+        raise ValueError(f"observation {value} outside Discrete({size}, start={start})")
+    row[:] = 0
+    row[index] = 1
 
 
-def _fill_parts(parts: list[tuple[int, Fill]], split: Callable[[Any], Any]) -> tuple[int, Fill]:
+def _of_parts(parts: list[tuple[int, Fill]], split: Callable[[Any], Any]) -> tuple[int, Fill]:
     ends = np.cumsum([size for size, _ in parts]).tolist()
     pieces = [(slice(end - size, end), fill) for end, (size, fill) in zip(ends, parts, strict=True)]
+    return (ends[-1] if ends else 0), partial(_fill_parts, pieces, split)
 
-    def fill_all(row: Array, value: Any) -> None:
-        values = split(value)
-        if len(values) != len(pieces):
-            raise ValueError(f"observation with {len(values)} parts where the space has {len(pieces)}")
-        for (place, fill), part in zip(pieces, values, strict=True):
-            fill(row[place], part)
 
-    return (ends[-1] if ends else 0), fill_all
+def _fill_parts(pieces: list[tuple[slice, Fill]], split: Callable[[Any], Any], row: Array, value: Any) -> None:
+    values = split(value)
+    if len(values) != len(pieces):
+        raise ValueError(f"observation with {len(values)} parts where the space has {len(pieces)}")
+    for (place, fill), part in zip(pieces, values, strict=True):
+        fill(row[place], part)
 
 
 class ActionReader:

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quell.errors import require
 from quell.tasks.base import Array, State, Task, within
@@ -65,7 +64,7 @@ class CheetahSimulator:
         self.state["floor"][:] = self.state["clash"][:] = 0  # the original looks at contacts after steps only
         return observe(np, self.state, self._height, self._limits)
 
-    def step(self, actions: Array, active: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+    def step(self, actions: Array, active: Array) -> tuple[Array, Array, Array]:
         before = {"x": self.state["x"].copy(), "floor": self.state["floor"].copy()}
         torques = np.nan_to_num(TORQUES * within(np, actions, -1, 1))  # NaN shows in the reward, not in the world
         for member in np.flatnonzero(active).tolist():
@@ -75,7 +74,7 @@ class CheetahSimulator:
         observation = observe(np, {**self.state, "floor": before["floor"]}, self._height, self._limits)
         return observation, terms.sum(axis=1), terms[:, 0] < 0
 
-    def picture(self, width: int, height: int) -> NDArray[np.uint8]:
+    def picture(self, width: int, height: int) -> Array:
         """What the first member looks like now."""
         return self._worlds[0].picture(self.state["torso"][0].tolist(), width, height)
 
@@ -175,7 +174,7 @@ class World:
         state["floor"][member] = [link in on_floor for link in TRACKED]
         state["clash"][member] = len(clashing.intersection(TRACKED))
 
-    def picture(self, target: list[float], width: int, height: int) -> NDArray[np.uint8]:
+    def picture(self, target: list[float], width: int, height: int) -> Array:
         """Seen from the side, drawn by PyBullet's own renderer, which needs no display."""
         p = self._p
         view = p.computeViewMatrixFromYawPitchRoll(target, distance=2.5, yaw=0, pitch=-15, roll=0, upAxisIndex=2)

@@ -35,8 +35,7 @@ class RoboschoolPong(ArrayTask):
         return (draw_serves(rng, self.horizon),)
 
     def initial(self, xp: Any, draws: Draws) -> tuple[dict[str, Any], Any]:
-        (serves,) = draws
-        return first_state(xp, serves), xp.zeros((len(serves), self.obs_size))
+        return first_state(xp, draws[0]), xp.zeros((len(draws[0]), self.obs_size))
 
     def step(self, xp: Any, state: State, action: Any) -> tuple[dict[str, Any], Any, Any]:
         position, velocity = state["position"], state["velocity"]
@@ -64,8 +63,7 @@ def draw_serves(rng: np.random.Generator, horizon: int) -> Array:
 
 def first_state(xp: Any, serves: Any) -> dict[str, Any]:
     """Paddles at rest at their origins, and the first serve; `serves` is [m, n, 5]."""
-    first = serves[:, 0]
-    members = len(serves)
+    first, members = serves[:, 0], len(serves)
     at_rest = xp.zeros((members, 5))
     return {
         "position": xp.concatenate([at_rest, first[:, 1:2]], axis=1),
