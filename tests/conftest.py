@@ -6,6 +6,7 @@ import atexit
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -13,6 +14,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from quell.campaign import child
+from quell.campaign.plan import Job
+from quell.campaign.runner import Outcome, Runner
 from quell.estimate import Estimate, Estimator, Problem, Rows, estimate
 from quell.estimate.reduce import sum_by_loop
 from quell.keys import Purpose, generator
@@ -21,6 +25,7 @@ from quell.policy import Policy
 from quell.rollout.cpu import Cpu
 from quell.rollout.simulate import LocalSimulator
 from quell.tasks.base import Task
+from quell.training.callbacks import Callback
 from quell.types import Array, Batch, Episodes, ObsStats, Rollouts, State, Sums, Trajectories
 
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
@@ -125,6 +130,22 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Episodes run in this process, whatever number of workers is asked for: `contract/test_engines.py` shows that
     their bits are the same, and starting workers takes longer than the short runs of most tests."""
     monkeypatch.setattr(Cpu, "make", lambda _, task, problem, **__: InProcess(task, problem))
+
+
+@pytest.fixture
+def jobs_in_process(in_process: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A campaign's jobs run in this process, one after the other: `campaign/test_campaign.py` has them in their own."""
+    said: list[dict[str, Any]] = []
+    alone = threading.Lock()
+
+    def one(runner: Runner, job: Job) -> Outcome:
+        with alone:
+            code = child.main([job.encode()])
+            return runner._outcome(job, code, said[-1], [])
+
+    monkeypatch.setattr(child, "_say", said.append)
+    monkeypatch.setattr(child, "Reporter", Callback)  # it listens to stdin
+    monkeypatch.setattr(Runner, "_one", one)
 
 
 @pytest.fixture

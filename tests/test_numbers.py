@@ -19,7 +19,7 @@ import pytest
 
 import quell
 from quell.paper.scores import aggregate, grid
-from quell.runs.record import read, read_group
+from quell.runs.record import Record, read, read_group
 from quell.stats import mean_std
 from quell.tasks.lqr import optimal_return
 
@@ -314,29 +314,32 @@ def test_first_run_says_how_seeds_differ() -> None:
     says("docs/first-run.md", "one of five seeds and at", [ends[1], ends[-1]])
 
 
+@pytest.fixture(scope="module")
+def runs() -> list[Record]:
+    return read_group(RESULTS / "paper/paper-1000000")
+
+
 class TestPaper:
     """What README says of results/paper, results/learning and results/initial-policy."""
 
-    runs = read_group(RESULTS / "paper/paper-1000000")
-
-    def test_a_twentieth_of_the_steps(self) -> None:
-        found = aggregate(grid(self.runs), "cv")
+    def test_a_twentieth_of_the_steps(self, runs: list[Record]) -> None:
+        found = aggregate(grid(runs), "cv")
         assert found is not None
         says(
             "README.md",
             "above ES with probability",
             [found.improvement.value, found.improvement.low, found.improvement.high],
         )
-        assert (found.tasks, len(self.runs)) == (16, 420)
+        assert (found.tasks, len(runs)) == (16, 420)
 
     def test_the_full_budget(self) -> None:
         full = grid(read_group(RESULTS / "paper/paper-1"))["swimmer"]
         cv, es = (mean_std([run.score for run in full[name]]) for name in ("cv", "es"))
         says("README.md", "CV ties with ES on swimmer (", [cv.mean, cv.std, es.mean, es.std])
 
-    def test_how_a_policy_starts(self) -> None:
+    def test_how_a_policy_starts(self, runs: list[Record]) -> None:
         small = spread("initial-policy/halfcheetah-paper-es-small-1000000-?.json")
-        usual = mean_std([run.score for run in grid(self.runs)["halfcheetah"]["es"]])
+        usual = mean_std([run.score for run in grid(runs)["halfcheetah"]["es"]])
         says("README.md", "as the paper probably had it, ES reaches", [small[0], usual.mean])
 
     def test_variance_removed_with_the_papers_settings(self) -> None:

@@ -32,6 +32,7 @@ def test_every_run_differs_from_the_default_as_it_says() -> None:
         assert changed(record.config, today) == [], (record.config.task, record.label)
 
 
+@pytest.mark.usefixtures("jobs_in_process")
 def test_from_runs_to_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     few = Arguments(
         ("dm-cartpole-swingup",), ("cv-natural", "es-adam"), 1, 4000, 1, out=tmp_path / "out", runs=tmp_path / "runs"

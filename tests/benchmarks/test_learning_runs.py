@@ -73,6 +73,7 @@ def test_swimmers_that_keep_their_noise() -> None:
     assert "ten of the eleven seeds tried end at 355 or more" in (RESULTS.parent / "docs" / "natural.md").read_text()
 
 
+@pytest.mark.usefixtures("jobs_in_process")
 def test_runs_are_planned_trained_and_not_repeated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wanted = learning.Arguments(
         tasks=("lqr-302",),

@@ -51,6 +51,7 @@ def test_a_missing_extra_says_what_to_type(capsys: pytest.CaptureFixture[str], m
     assert "pip install 'quell[dm]'" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("in_process")
 def test_train_resume_eval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = str(tmp_path / "swimmer/cv/a")
     assert main(["train", "swimmer", *FAST, "--out", str(tmp_path), "--name", "a"]) == 0

@@ -8,10 +8,12 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import quell
 from quell.runs import checkpoint
 
 CODES = [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
@@ -26,18 +28,21 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
         signal.signal(signal.SIGHUP, before)
 
 
-def until_begun(run: Path) -> None:
+def until(met: Callable[[], object]) -> None:
     end = time.monotonic() + 60
-    while not checkpoint.iterations(run / "checkpoints") and time.monotonic() < end:
+    while not met() and time.monotonic() < end:
         time.sleep(0.05)
+
+
+def until_begun(run: Path) -> None:
+    until(lambda: checkpoint.iterations(run / "checkpoints"))
 
 
 @pytest.mark.parametrize(("number", "code"), CODES)
 def test_one_signal_saves_and_says_which(number: int, code: int, tmp_path: Path) -> None:
-    run = tmp_path / "runs" / "swimmer" / "es" / "x"
-    with start(tmp_path, "swimmer", "--steps", "100000000") as process:
-        until_begun(run)
-        time.sleep(0.2)
+    run = tmp_path / "lqr" / "es" / "x"
+    with start(tmp_path, "lqr", "--steps", "100000000", "--out", str(tmp_path)) as process:
+        until(lambda: (run / "metrics.jsonl").exists() and (run / "metrics.jsonl").stat().st_size)
         process.send_signal(number)
         patience = threading.Timer(60, process.kill)
         patience.start()
@@ -45,8 +50,9 @@ def test_one_signal_saves_and_says_which(number: int, code: int, tmp_path: Path)
         patience.cancel()
     assert process.returncode == code
     assert "stopping: this iteration is finished (the " in errors
-    assert "quell resume" in errors
-    assert checkpoint.iterations(run / "checkpoints")[-1] > 0
+    assert f"quell resume {run}" in errors
+    saved = quell.load(run)
+    assert saved.iteration == len(saved.history) > 0
 
 
 def check_ends(process: subprocess.Popen[str], number: int, code: int) -> None:

@@ -15,8 +15,8 @@ import quell
 from quell.runs import checkpoint
 
 COMMAND = [sys.executable, "-m", "quell", "train", "lqr", "--method", "es", "--horizon", "20", "--workers", "1"]
-COMMAND += ["--steps", "20000", "--eval-episodes", "1", "--name", "x"]
-ITERATIONS = 100
+COMMAND += ["--steps", "4000", "--eval-episodes", "1", "--name", "x"]
+ITERATIONS = 20
 
 
 def check_run(folder: Path, task: str = "lqr") -> None:

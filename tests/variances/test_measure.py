@@ -11,9 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from linear_gaussian import LinearGaussian, smoothed_gradient
-from small_point import SETTINGS, point, run, shape
+from small_point import point, run, shape
 
-import quell
 import quell.estimate.control_variate as cv_module
 from quell.errors import UsageError
 from quell.estimate import Estimate, Problem, Rows, policy_gradient
@@ -72,28 +71,6 @@ def test_any_number_of_workers_and_mapped_storage(monkeypatch: pytest.MonkeyPatc
     assert isinstance(second.rows[0].gradients, np.memmap)
     for a, b in zip(first.rows, second.rows, strict=True):
         assert (a.gradients == b.gradients).all()
-
-
-def test_on_ray() -> None:
-    """The same numbers to the last bit: several estimators on one batch, whose trajectories stay with the workers, the
-    states for the metrics, and the steps."""
-    pytest.importorskip("ray")
-    from quell.rollout.cluster import Ray
-    from quell.rollout.cluster.session import Session as Cluster
-
-    asked: dict[str, Any] = {"methods": "cv-paper,auto", "pairs": 10, "warmup": 10, "settings": SETTINGS}
-    asked |= {"gain": ["natural:0.01"], "gain_estimates": 2, "progress": False}
-    cluster = Cluster(None, 2)
-    try:
-        found = [quell.variance("lqr-302", engine=engine, **asked) for engine in (Ray(workers=2), Cpu(workers=1))]
-    finally:
-        cluster.close()
-    remote, local = found
-    for a, b in zip(local.measurement.rows, remote.measurement.rows, strict=True):
-        assert a.gradients.any()
-        assert (a.gradients == b.gradients).all()
-    assert [s.metrics for s in local.summaries] == [s.metrics for s in remote.summaries]
-    assert local.gains == remote.gains
 
 
 @pytest.mark.usefixtures("in_process")

@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 from ray_runs import is_loopback, listening, local, run, trainer
+from small_point import SETTINGS
 
 pytest.importorskip("ray")
 
+import quell
 from quell.cli import main
 from quell.errors import UsageError
 from quell.keys import Purpose, generator
@@ -158,6 +160,19 @@ def test_states_travel(cluster: set[str]) -> None:
             seen.append(states.copy())
     assert seen[0].shape == (8, 3, made.task.obs_size)
     assert (seen[0] == seen[1]).all()
+
+
+def test_variances_are_the_same(cluster: set[str]) -> None:
+    """The same numbers to the last bit: several estimators on one batch, whose trajectories stay with the workers, the
+    states for the metrics, and the steps."""
+    asked: dict[str, Any] = {"methods": "cv-paper,auto", "pairs": 10, "warmup": 10, "settings": SETTINGS}
+    asked |= {"gain": ["natural:0.01"], "gain_estimates": 2, "progress": False}
+    remote, local = (quell.variance("lqr-302", engine=engine, **asked) for engine in (Ray(workers=2), Cpu(workers=1)))
+    for a, b in zip(local.measurement.rows, remote.measurement.rows, strict=True):
+        assert a.gradients.any()
+        assert (a.gradients == b.gradients).all()
+    assert [s.metrics for s in local.summaries] == [s.metrics for s in remote.summaries]
+    assert local.gains == remote.gains
 
 
 def test_ray_is_imported_only_when_asked_for() -> None:
