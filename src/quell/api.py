@@ -27,7 +27,7 @@ from quell.tasks.foreign.base import ForeignTask
 from quell.tasks.foreign.gym import from_env
 from quell.terminal.progress import Display
 from quell.terminal.stopping import begun
-from quell.training.callbacks import Callback
+from quell.training.callbacks import Callback, Callbacks
 from quell.training.loggers import find_loggers
 from quell.training.loop import run_training
 from quell.training.methods import as_strategies, falls_back, make_config, make_policy, make_task
@@ -121,7 +121,7 @@ def train(
     out: Path | str = "runs",
     name: str | None = None,
     progress: bool = True,
-    callbacks: Sequence[Callback] = (),
+    callbacks: Callbacks = (),
     log: str | Sequence[str] = (),
     **settings: Any,
 ) -> Result:
@@ -185,7 +185,7 @@ def resume(
     progress: bool = True,
     fork: bool = False,
     env: Any = None,
-    callbacks: Sequence[Callback] = (),
+    callbacks: Callbacks = (),
     log: str | Sequence[str] = (),
     **settings: Any,
 ) -> Result:
@@ -215,7 +215,7 @@ def resume(
 
 
 def _onlookers(
-    config: Config, progress: bool = True, callbacks: Sequence[Callback] = (), log: str | Sequence[str] = ()
+    config: Config, progress: bool = True, callbacks: Callbacks = (), log: str | Sequence[str] = ()
 ) -> tuple[Callback, list[Any]]:
     """The display, which hears signals from before there is a folder, and the others: trackers' classes, callbacks."""
     for callback in callbacks:

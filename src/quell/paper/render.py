@@ -1,7 +1,9 @@
 """All tables and figures of a results folder, from its records alone."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
+from string import Template
 
 from quell.errors import UsageError, require
 from quell.figures.runs import curve_panels, improvement_bars
@@ -10,23 +12,6 @@ from quell.paper.published import ENTRIES, Entry, label
 from quell.paper.scores import Grid, grid, improvements
 from quell.paper.tables import build
 from quell.runs.record import Record, read_group
-
-HTML = """<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>
-:root {{ color-scheme: light dark }}
-body {{ font: 15px/1.4 system-ui, sans-serif; margin: 1.5rem; overflow-x: auto }}
-table {{ border-collapse: collapse; margin: 1rem 0 }}
-caption {{ text-align: left; font-weight: 600; padding: .3rem 0 }}
-th, td {{ padding: .25rem .7rem; border-bottom: 1px solid #8884; text-align: right; white-space: nowrap }}
-th:first-child {{ text-align: left }}
-small {{ display: block; opacity: .65 }}
-</style>
-{body}</html>
-"""
 
 
 def render_all(out: Path) -> list[Path]:
@@ -80,7 +65,8 @@ def _table(group: Path, name: str, entry: Entry, runs_by_task: Grid) -> list[Pat
     table = build(entry, runs_by_task)
     comment = f"Made by `quell paper render` from the runs in `{group.name}/summaries`."
     contents = {"md": formats.markdown(table, comment), "tex": formats.latex(table, comment)}
-    contents["html"] = HTML.format(title=entry.title, body=formats.html(table))
+    page = Template((files("quell.paper") / "page.html").read_text(encoding="utf-8"))
+    contents["html"] = page.substitute(title=entry.title, body=formats.html(table))
     for ending, text in contents.items():
         (group / f"{name}.{ending}").write_text(text)
     return [group / f"{name}.{ending}" for ending in contents]

@@ -30,8 +30,7 @@ class Member:
             step = step_in_sync_sensing_once if task.sensors_once else step_in_sync
         elif task.contact_forces:
             step = step_with_contact_forces
-        # Bound once: a lookup per step would show in the speed.
-        self._step = partial(step, model, data, task.frame_skip)
+        self._step = partial(step, model, data, task.frame_skip)  # bound once: a lookup per step would show in speed
         self.advance = self._step if task.unseen_geom is None else self._step_and_look
         """One environment step of physics."""
 
@@ -189,8 +188,7 @@ class MujocoSimulator:
         steps, self._steps = self._steps, 0
         if not steps:
             return
-        # Steps and members are one axis.
-        shapes = {field: (-1, *past.shape[2:]) for field, past in self._history.items()}
+        shapes = {field: (-1, *past.shape[2:]) for field, past in self._history.items()}  # steps and members: one axis
         before = {field: self._history[field][:steps].reshape(shape) for field, shape in shapes.items()}
         after = {field: self._history[field][1 : steps + 1].reshape(shape) for field, shape in shapes.items()}
         rewards = self.task.reward(np, before, np.concatenate(self._actions), after, self._ended[:steps].reshape(-1))

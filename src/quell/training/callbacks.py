@@ -1,5 +1,6 @@
 """What looks on while a run goes on, and may stop it."""
 
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -24,3 +25,6 @@ class Callback:
 
     def __exit__(self, *_: object) -> None:
         """The run has ended, or failed."""
+
+
+Callbacks = Sequence[Callback]

@@ -1,7 +1,6 @@
 """Training until the budget is spent: evaluation, saving, stopping."""
 
 import warnings
-from collections.abc import Sequence
 from contextlib import closing
 
 from quell.config import Config
@@ -10,7 +9,7 @@ from quell.rollout import Compute
 from quell.runs import Run, checkpoint
 from quell.runs.metrics import MetricsWriter
 from quell.tasks.base import Task
-from quell.training.callbacks import Callback
+from quell.training.callbacks import Callbacks
 from quell.training.iteration import Trainer
 from quell.training.methods import make_problem, make_task
 from quell.training.state import TrainState
@@ -20,7 +19,7 @@ FAILED_SAVES = 3
 
 
 def run_training(
-    config: Config, run: Run, *, compute: Compute, callbacks: Sequence[Callback] = (), task: Task | None = None
+    config: Config, run: Run, *, compute: Compute, callbacks: Callbacks = (), task: Task | None = None
 ) -> TrainState:
     """Train on from the newest checkpoint, if any, until budget, target or a callback ends it; always leaves one."""
     task = task or make_task(config)
@@ -34,9 +33,7 @@ def run_training(
         return _loop(trainer, state, run, writer, callbacks)
 
 
-def _loop(
-    trainer: Trainer, state: TrainState, run: Run, writer: MetricsWriter, callbacks: Sequence[Callback]
-) -> TrainState:
+def _loop(trainer: Trainer, state: TrainState, run: Run, writer: MetricsWriter, callbacks: Callbacks) -> TrainState:
     config, failed = trainer.config, 0
 
     def stopping() -> bool:

@@ -1,56 +1,47 @@
 """What is measured: estimators with their directions, by name or as objects."""
 
+import dataclasses
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
-from quell import registry
 from quell.errors import UsageError, did_you_mean
 from quell.estimate import Estimator
-from quell.estimate.advantage import AdvantageGradient
-from quell.estimate.control_variate import ControlVariate
-from quell.estimate.control_variate.advantage import AdvantageControlVariate
-from quell.estimate.control_variate.choose import ChosenCoefficients
-from quell.estimate.control_variate.coefficients import FixedCoefficient, MomentsCoefficients, SgdCoefficients
-from quell.estimate.control_variate.discount import FixedDiscounts
-from quell.estimate.policy_gradient import PolicyGradient
 from quell.estimate.score import Score
 from quell.perturb import Unperturbed
 from quell.perturb.gaussian import Gaussian
-from quell.perturb.gcmc import Gcmc
-from quell.perturb.orthogonal import Orthogonal
-from quell.perturb.qmc import Qmc
+from quell.registry import make, name_of, replace
 from quell.types import Batch, State
 
-CV = ControlVariate(
-    shaping="none", baseline="leave-one-out", discount=FixedDiscounts(gammas=(1.0,)), coefficients=MomentsCoefficients()
-)
-_cv = partial(replace, CV)
-PAPER = _cv(baseline="none", discount=FixedDiscounts(gammas=(0.99,)), coefficients=SgdCoefficients(rate=1e-4))
-AUTO = _cv(discount=FixedDiscounts(gammas=(1.0, 0.99)), values=("network",), coefficients=ChosenCoefficients())
-POLICY = replace(AUTO, coefficients=ChosenCoefficients(metric="policy"))
+PLAIN = {"shaping": "none", "baseline": "leave-one-out", "discount": "fixed", "coefficients": "moments"}
+CV = make("estimator", "control-variate", PLAIN)
+PAPER = replace(CV, {"baseline": "none", "discount.gammas": (0.99,), "coefficients": "sgd"})
+AUTO = replace(CV, {"discount.gammas": (1.0, 0.99), "values": ("network",), "coefficients": "choose"})
+POLICY = replace(AUTO, {"coefficients.metric": "policy"})
+PG = make("estimator", "policy-gradient", {"gamma": 1.0, "baseline": "leave-one-out"})
 BASES: dict[str, tuple[str, Estimator]] = {
     "es": ("plain ES", Score(shaping="none")),
-    "re": ("the policy gradient of the perturbed members alone", _cv(coefficients=FixedCoefficient(value=-1.0))),
+    "re": ("the policy gradient of the perturbed members alone", replace(CV, {"coefficients": "fixed"})),
     "cv-paper": ("CV as in the paper: sgd eta, gamma 0.99", PAPER),
     "cv": ("CV with eta from running moments, gamma 1, leave-one-out baseline", CV),
-    "cv-layer": ("the same with one eta per layer", _cv(coefficients=MomentsCoefficients(per="layer"))),
-    "cv-linear": ("CV with a linear value function as baseline", _cv(baseline="linear")),
-    "cv-network": ("CV with a network as baseline", _cv(baseline="network")),
+    "cv-layer": ("the same with one eta per layer", replace(CV, {"coefficients.per": "layer"})),
+    "cv-linear": ("CV with a linear value function as baseline", replace(CV, {"baseline": "linear"})),
+    "cv-network": ("CV with a network as baseline", replace(CV, {"baseline": "network"})),
     "auto": ("control variates chosen online, plain ES among them", AUTO),
     "auto-policy": ("the same by the variance in the policy's metric", POLICY),
-    "cv-advantage": ("CV with a critic's advantages, in the natural step's metric", AdvantageControlVariate()),
-    "pg": ("policy gradient at theta, without perturbations", PolicyGradient(gamma=1.0, baseline="leave-one-out")),
-    "pg-advantage": ("the same with a critic's advantages", AdvantageGradient()),
+    "cv-advantage": ("CV with a critic's advantages, in the natural step's metric", make("estimator", "advantage")),
+    "pg": ("policy gradient at theta, without perturbations", PG),
+    "pg-advantage": ("the same with a critic's advantages", make("estimator", "advantage-gradient")),
 }
 """Name -> (summary, estimator). Returns are as they are: to shape them by their own batch would bias every estimate."""
-MODIFIERS = {"ortho": Orthogonal(), "gcmc": Gcmc(), "qmc": Qmc(shift=True), "crn": None}
+MODIFIERS = {
+    **{"ortho": make("directions", "orthogonal"), "gcmc": make("directions", "gcmc")},
+    **{"qmc": make("directions", "qmc", {"shift": True}), "crn": None},
+}
 """Appended with a dash (auto-ortho, es-crn), or alone, to ES -> directions, or None for shared action noise."""
 SGD_UPDATES = 200  # the paper's rule needs about this many iterations to settle
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Row:
     """One estimator to measure, on one kind of directions and action noise.
 
@@ -83,7 +74,7 @@ class Row:
         if self.directions is not None:
             return self
         directions = Gaussian(sigma=sigma) if self.estimator.needs.perturbed else Unperturbed()
-        return replace(self, directions=directions)
+        return dataclasses.replace(self, directions=directions)
 
 
 def find_row(name: str, sigma: float) -> Row:
@@ -96,11 +87,11 @@ def find_row(name: str, sigma: float) -> Row:
             known, listed = [*BASES, *MODIFIERS], ", ".join([*BASES, *MODIFIERS])
             raise UsageError(f"unknown estimator {name!r}{did_you_mean(name, known)}; known: {listed}, joined by '-'")
         if (directions := MODIFIERS[modifier]) is None:
-            row = replace(row, shared_noise=True)
+            row = dataclasses.replace(row, shared_noise=True)
         elif not row.estimator.needs.perturbed:
             raise UsageError(f"{name!r}: {base} takes no perturbations, so -{modifier} changes nothing")
         else:
-            row = replace(row, directions=replace(directions, sigma=sigma))
+            row = dataclasses.replace(row, directions=replace(directions, {"sigma": sigma}))
     return row
 
 
@@ -116,7 +107,7 @@ def find_rows(methods: Iterable[str | Row | Estimator], sigma: float, needed: It
         if isinstance(method, str):
             row = find_row(method.strip(), sigma)
         else:
-            row = (method if isinstance(method, Row) else Row(registry.name_of(method), method)).at(sigma)
+            row = (method if isinstance(method, Row) else Row(name_of(method), method)).at(sigma)
         if rows.setdefault(row.name, row) != row:
             raise UsageError(f"two estimators are called {row.name!r}: give each a name with Row(name, estimator)")
     rows |= {name: find_row(name, sigma) for name in needed if name not in rows}
@@ -131,4 +122,4 @@ def unit(estimator: Estimator, batch: Batch, state: State) -> float:
 
 def gamma_rows(values: Iterable[float]) -> list[Row]:
     """CV by moments at several discounts."""
-    return [Row(f"cv gamma={value:g}", _cv(discount=FixedDiscounts(gammas=(value,)))) for value in values]
+    return [Row(f"cv gamma={value:g}", replace(CV, {"discount.gammas": (value,)})) for value in values]
