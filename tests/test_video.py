@@ -113,6 +113,7 @@ out = Path(sys.argv[1])
 settings = dict(pairs=1, batch_steps=0, steps=1, eval_episodes=1, workers=1, method="es", horizon=20)
 result = quell.train("swimmer", out=out, progress=False, **settings)
 assert "mujoco" not in sys.modules, "physics is the workers' business"
+import mujoco  # as a program may that does more than train; without a screen its default is no renderer
 film(result, out / "film.gif", seconds=0.4, size=(64, 48))
 """
 

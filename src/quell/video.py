@@ -1,5 +1,6 @@
 """Films of policies, rendered off screen."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -93,6 +94,8 @@ def _choose_renderer(task: Task) -> None:
     if task.engine in ("mujoco", "gymnasium") and "MUJOCO_GL" not in os.environ:
         try:
             os.environ["MUJOCO_GL"] = working_renderer()
+            if chosen := sys.modules.get("mujoco.rendering.classic.gl_context"):  # a program imported MuJoCo before
+                importlib.reload(chosen)
         except QuellError:
             if task.engine == "mujoco":  # somebody else's environment may draw without
                 raise
@@ -105,8 +108,7 @@ def _draw(picture: Any, size: Size) -> Array:
         raise
     except Exception as error:
         chosen = os.environ.get("MUJOCO_GL", "its default renderer")
-        late = "a program that imports MuJoCo before it films must be started with MUJOCO_GL=egl (or osmesa)"
-        raise QuellError(f"drawing failed with {chosen} ({error}): {late}; else {WHAT_TO_INSTALL}") from error
+        raise QuellError(f"drawing failed with {chosen} ({error}): {WHAT_TO_INSTALL}") from error
 
 
 def _write(path: Path, frames: list[Array], fps: float) -> None:
