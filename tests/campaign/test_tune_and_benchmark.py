@@ -118,9 +118,9 @@ class TestPublished:
 
     printed = (RESULTS / "benchmark" / "table.md").read_text()
 
-    def test_every_policy_was_judged_by_as_many_episodes_as_the_command_takes(self) -> None:
+    def test_every_policy_was_judged_by_as_many_episodes_as_the_command_takes(self, records: list[Record]) -> None:
         wanted = by_task("episodes", EPISODES)
-        for record in self.records:
+        for record in records:
             assert len(record.final["mean_action"]) == wanted.get(record.config.task, wanted[""]), record.config
 
     def test_the_table_is_made_of_the_records(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
