@@ -125,8 +125,8 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
     tyro_cli = tyro.cli
     monkeypatch.setattr("tyro.cli", parsed_only)
-    monkeypatch.setattr("quell.api.start", understood)
-    monkeypatch.setattr("quell.api.resume", understood)
+    monkeypatch.setattr("quell.commands.train.start", understood)
+    monkeypatch.setattr("quell.commands.resume.resume", understood)
     monkeypatch.setattr("quell.campaign.runner.Runner.run", understood)
     monkeypatch.setattr("quell.commands.sweep.check_out", lambda folder: folder)
     monkeypatch.setattr("quell.commands.resume.find_run", Path)

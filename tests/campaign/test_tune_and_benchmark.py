@@ -150,10 +150,11 @@ class TestPublished:
     def test_no_seed_was_tuned_on(self, records: list[Record]) -> None:
         assert max(record.config.seed for record in records) < FIRST_SEED
 
-    def test_no_control_variate_ends_below_where_it_started(self, records: list[Record]) -> None:
-        for record in records:
-            if record.config.method == "cv":
-                assert np.mean(record.final["mean_action"]) > np.mean(record.untrained), record.config.task
+    def test_no_control_variate_ends_below_where_it_started_but_one(self, records: list[Record]) -> None:
+        """The page names it."""
+        ours = [record for record in records if record.config.method == "cv"]
+        below = [r.config for r in ours if np.mean(r.final["mean_action"]) <= np.mean(r.untrained)]
+        assert [(config.task, config.seed) for config in below] == [("dm-quadruped-escape", 2)]
 
 
 def test_rendering_nothing_is_refused(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """How long runs are and will take, and where each leaves what."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from quell.config import Config, changed, from_dict, to_dict
 from quell.errors import UsageError
+from quell.registry import whole
 from quell.runs.files import as_facts
 from quell.runs.folder import folder_name
 from quell.runs.record import read
@@ -63,12 +63,9 @@ def by_task(option: str, words: Sequence[str]) -> dict[str, int]:
     for word in words:
         name, _, number = word.rpartition("=")
         try:
-            value = float(number)
-        except ValueError:
-            value = math.nan
-        if not (value >= 1 and value.is_integer()):
-            raise UsageError(f"--{option} takes a whole number, or TASK=number; got {word!r}")
-        numbers[name] = int(value)
+            numbers[name] = whole(option, float(number), least=1)
+        except (ValueError, UsageError):
+            raise UsageError(f"--{option} takes a whole number, or TASK=number; got {word!r}") from None
     if "" not in numbers:
         raise UsageError(f"--{option} needs a number for all tasks before those of single ones")
     return numbers

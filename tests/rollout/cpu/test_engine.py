@@ -80,7 +80,7 @@ def test_workers_end_with_their_engine() -> None:
         from quell.estimate import Problem
         from quell.perturb.gaussian import Gaussian
         from quell.policy import Policy
-                from quell.rollout.cpu import Cpu
+        from quell.rollout.cpu import Cpu
         task = quell.tasks.get("lqr")
         engine = Cpu(workers=2).make(task, Problem(Policy(3, 3), Gaussian(), 0), members=4)
         print(*engine.crew.processes, flush=True)
