@@ -119,15 +119,13 @@ def test_kills_change_nothing(wanted: int, iterations: int, tmp_path: Path) -> N
     rng, kills = random.Random(0), 0
     command = [sys.executable, "-c", f"import quell; quell.train(**{settings}, out={str(tmp_path / 'wild')!r})"]
     while kills < wanted:
-        process = subprocess.Popen(command)
         metrics = path / "metrics.jsonl"
-        while process.poll() is None and not metrics.exists():
-            time.sleep(0.01)
-        before = len(metrics.read_bytes()) if metrics.exists() else 0
-        # Wait until training goes on, then a random moment more, so that the kill lands among iterations and saves.
-        while process.poll() is None and metrics.exists() and len(metrics.read_bytes()) == before:
+        # So many rows more, and a random moment, so that the kill lands among iterations and saves.
+        rows = (len(metrics.read_bytes().splitlines()) if metrics.exists() else 0) + rng.randrange(3, 8)
+        process = subprocess.Popen(command)
+        while process.poll() is None and (not metrics.exists() or len(metrics.read_bytes().splitlines()) < rows):
             time.sleep(0.002)
-        time.sleep(rng.uniform(0, 0.05))
+        time.sleep(rng.uniform(0, 0.02))
         process.kill()
         assert process.wait() == -signal.SIGKILL, "it ended before it could be killed"
         kills += 1
