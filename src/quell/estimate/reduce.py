@@ -127,8 +127,9 @@ def _accumulate(sums: Sums, terms: dict[str, Any], *, good: bool) -> None:
 
 
 def _joined(name: str, left: Array, right: Array) -> Array:
-    """Two sums as one: added, or one behind the other where pairs hand over rows."""
-    return np.concatenate([left, right]) if name.startswith(COLLECTED) else np.asarray(left + right)
+    """Two sums as one: added, in place unless they came from elsewhere; or one behind the other, if rows."""
+    own = left if left.flags.writeable else None
+    return np.concatenate([left, right]) if name.startswith(COLLECTED) else np.asarray(np.add(left, right, out=own))
 
 
 def sum_by_vmap(estimator: Any, problem: Problem, batch: Batch, rows: Rows, theta: Array) -> Sums:
