@@ -21,7 +21,7 @@ def test_blocks_and_tree_cover_every_pair_once() -> None:
         parts = [{"x": RNG.standard_normal(3)} for _ in blocks(pairs)]
         tree = Tree(len(parts))
         for leaf in RNG.permutation(len(parts)):  # whatever order they arrive in
-            tree.add((0, int(leaf)), parts[leaf])
+            tree.add((0, int(leaf)), {"x": parts[leaf]["x"].copy()})
         assert (tree.total["x"] == tree_sum(parts)["x"]).all()
 
 
@@ -38,7 +38,7 @@ def test_any_split_of_the_tree_gives_the_same_bits() -> None:
         for shard in reversed(shards(leaves, workers)):
             held = Tree(leaves)
             for leaf in shard:
-                held.add((0, leaf), parts[leaf])
+                held.add((0, leaf), {"x": parts[leaf]["x"].copy()})
             assert len(held.nodes) <= max(1, 2 * np.log2(leaves))
             for node, sums in held.nodes.items():
                 whole.add(node, sums)

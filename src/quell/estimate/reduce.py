@@ -47,7 +47,7 @@ class Tree:
         self.nodes: dict[Node, Sums] = {}
 
     def add(self, node: Node, sums: Sums) -> None:
-        """Put a node in place and merge upwards while its sibling is there."""
+        """Put a node in place, whose arrays are now the tree's own, and merge upwards while its sibling is there."""
         level, index = node
         while (width := -(-self.leaves >> level)) > 1:  # nodes on this level
             sibling = index ^ 1
