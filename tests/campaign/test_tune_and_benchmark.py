@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from quell.campaign.tune import FIRST_SEED, Search, search
 from quell.cli import main
 from quell.commands.benchmark import EPISODES, Arguments, render
 from quell.config import changed
-from quell.figures.runs import curve_panels
 from quell.runs.record import Record, read_group
 from quell.training.methods import make_config
 
@@ -123,13 +121,7 @@ class TestPublished:
         for record in records:
             assert len(record.final["mean_action"]) == wanted.get(record.config.task, wanted[""]), record.config
 
-    def test_the_table_is_made_of_the_records(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Of the two figures each draws every other task: drawing is what takes long."""
-
-        def half(panels: dict[str, Any], *paths: Path, **facts: Any) -> None:
-            curve_panels(dict(list(panels.items())["seconds" in facts :: 2]), *paths, **facts)
-
-        monkeypatch.setattr("quell.figures.runs.curve_panels", half)
+    def test_the_table_is_made_of_the_records(self, tmp_path: Path) -> None:
         for name in ("summaries", "timings.jsonl"):
             (tmp_path / name).symlink_to(RESULTS / "benchmark" / name)
         assert render(tmp_path, Arguments().methods) == self.printed
