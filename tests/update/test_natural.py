@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -95,3 +97,24 @@ def test_states_too_large_to_square_are_no_step() -> None:
         moved, following, _ = step.step(theta, np.ones_like(theta), state, context)
     assert not np.isfinite(moved).any()
     assert following is state
+
+
+@pytest.mark.parametrize("reach", [0.5, 1e-9], ids=["shortened", "refused"])
+def test_a_surrogate_is_heeded(reach: float) -> None:
+    """A step that loses by the batch's own word is shortened until it gains, and not taken if no length does."""
+    where, step = context(GAUSSIAN), Natural(kl=1e-3)
+    given = gradient_of(GAUSSIAN), step.init(GAUSSIAN, where.theta)
+    free, _, _ = step.step(where.theta, *given, where)
+    whole = float(np.linalg.norm(free - where.theta))
+    judged = dataclasses.replace(
+        where, surrogate=lambda theta: reach * whole - float(np.linalg.norm(theta - where.theta))
+    )
+    moved, state, facts = step.step(where.theta, *given, judged)
+    assert state["count"] > 0, "the batch counts for the metric in any case"
+    assert facts["update/shortened"] > 0
+    if reach < 0.1:
+        np.testing.assert_array_equal(moved, where.theta)
+        assert facts["update/kl"] == 0
+    else:
+        assert 0.25 * whole < np.linalg.norm(moved - where.theta) < reach * whole
+        assert facts["update/kl"] == pytest.approx(where.kl(moved))

@@ -59,6 +59,8 @@ class Estimate:
     gradient: Array
     state: State
     metrics: Metrics
+    surrogate: Callable[[Array], float] | None = None
+    """theta -> what the batch says it would earn above the batch's own, in any unit; where a step shall ask."""
 
 
 class Estimator(Protocol):

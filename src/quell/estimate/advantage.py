@@ -2,12 +2,14 @@
 
     g = 1/2N sum over members, sum_t A_t / s grad log pi(a_t | s_t)      A_t: GAE(gamma, lambda), s: returns' spread
 
-With a natural step this is what users of good libraries know as TRPO (Schulman et al., 2015); at theta + sigma eps it
-is the control variate of `control_variate.advantage`.
+With a natural step that also gains by the surrogate (`line_search`) this is what users of good libraries know as TRPO
+(Schulman et al., 2015); at theta + sigma eps it is the control variate of `control_variate.advantage`.
 """
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
@@ -16,8 +18,9 @@ import numpy as np
 from quell.estimate import Estimate, Needs, Problem, Rows, total_variance
 from quell.estimate.critic import Critic, generalised_advantages
 from quell.estimate.critic.network import NetworkCritic
-from quell.estimate.policy_gradient import pair_scores, recorded_length, spread_of_good
+from quell.estimate.policy_gradient import pair_scores, padded_length, recorded_length, spread_of_good
 from quell.estimate.returns import finite_pairs
+from quell.policy.network import Policy
 from quell.registry import DISCOUNT, SHARE
 from quell.types import Array, Batch, Pair, State, Sums
 
@@ -65,14 +68,61 @@ class WithCritic:
         found = generalised_advantages(xp, rewards, values, pair.steps, row["terminated"], gamma, trace)
         return found, self.critic.terms(xp, row, obs, time, found + values, pair.steps)
 
-    def gradients(
-        self, xp: Any, problem: Problem, pair: Pair, row: dict[str, Any], thetas: Any
-    ) -> tuple[Any, dict[str, Any]]:
-        """(sum_t A_t / s grad log pi of both members [2, d], what the critic learns from the pair)."""
-        found, learned = self.advantages(xp, pair, row)
+    def gradients(self, xp: Any, problem: Problem, pair: Pair, row: dict[str, Any], thetas: Any, found: Any) -> Any:
+        """sum_t A_t / s grad log pi of both members, [2, d], given their advantages."""
         behind = recorded_length(xp, pair) - found.shape[1]
         weights = xp.concatenate([found / row["scale"], xp.zeros((2, behind))], axis=1)
-        return pair_scores(xp, problem.policy, pair, thetas, weights[:, None])[:, 0], learned
+        return pair_scores(xp, problem.policy, pair, thetas, weights[:, None])[:, 0]
+
+
+SHORTEST, LONGEST = 1024, 1 << 30  # rows: powers of two in between are compiled
+
+
+def played_steps(xp: Any, policy: Policy, pair: Pair, theta: Any, found: Any) -> Any:
+    """Every real step of a pair as a row: observation, action, log-probability of having played it, advantage."""
+    end = found.shape[1]
+    obs, actions = pair.obs[:, :end], pair.actions[:, :end]
+    played = xp.asarray(_log_probs(policy)(theta, obs, actions))
+    steps = xp.concatenate([obs, actions, played[..., None], found[..., None]], axis=-1)
+    running = xp.arange(end) < xp.asarray(pair.steps)[:, None]
+    return steps[running] if xp is np else xp.where(running[..., None], steps, xp.nan).reshape(-1, steps.shape[-1])
+
+
+def padded_rows(steps: Array) -> Array:
+    """Rows in single precision, with rows of zeros behind them up to a power of two."""
+    padding = np.zeros((padded_length(len(steps), LONGEST, SHORTEST) - len(steps), steps.shape[1]), np.float32)
+    return np.concatenate([steps.astype(np.float32), padding])
+
+
+def surrogate(policy: Policy, steps: Array) -> Callable[[Array], float]:
+    """theta -> mean over steps of (pi_theta / pi_played - 1) A, from the rows of `played_steps`."""
+    rows, count = padded_rows(steps), max(len(steps), 1)
+    return lambda theta: float(_surrogate(policy)(theta, rows)) / count
+
+
+@functools.lru_cache(maxsize=16)
+def _log_probs(policy: Policy) -> Callable[..., Any]:
+    """Compiled (theta, obs [m, t, o], actions [m, t, a]) -> log pi [m, t]."""
+    import jax
+
+    from quell.policy.likelihood import log_prob
+
+    return jax.jit(functools.partial(log_prob, policy))
+
+
+@functools.lru_cache(maxsize=16)
+def _surrogate(policy: Policy) -> Callable[..., Any]:
+    """Compiled (theta, rows) -> sum of (ratio - 1) A; padding has A = 0."""
+    import jax
+    import jax.numpy as jnp
+
+    from quell.policy.likelihood import log_prob
+
+    def total(theta: Any, rows: Any) -> Any:
+        change = log_prob(policy, theta, rows[:, : policy.obs_size], rows[:, policy.obs_size : -2]) - rows[:, -2]
+        return jnp.where(rows[:, -1] == 0, 0.0, jnp.expm1(change) * rows[:, -1]).sum()
+
+    return jax.jit(total)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +131,8 @@ class AdvantageGradient(WithCritic):
 
     name: ClassVar[str] = "advantage-gradient"
     needs: ClassVar[Needs] = Needs(perturbed=False, trajectories=True)
+    line_search: bool = False
+    """Have a natural step shortened until it gains by the importance-weighted surrogate too, or not taken."""
 
     def init(self, problem: Problem) -> State:
         return self.critic.init(problem)
@@ -93,8 +145,11 @@ class AdvantageGradient(WithCritic):
         return self.rows(batch, finite_pairs(batch.rollouts.rewards), state, self.unit(batch, state))
 
     def terms(self, problem: Problem, pair: Pair, row: dict[str, Any], theta: Any, xp: Any = np) -> dict[str, Any]:
-        gradients, learned = self.gradients(xp, problem, pair, row, xp.stack([theta, theta]))
+        found, learned = self.advantages(xp, pair, row)
+        gradients = self.gradients(xp, problem, pair, row, xp.stack([theta, theta]), found)
         wide = gradients.astype(np.float64) if xp is np else gradients
+        if self.line_search:
+            learned["collected.steps"] = played_steps(xp, problem.policy, pair, theta, found)
         return {"count": 2.0, "g": wide.sum(axis=0), "gg": xp.square(wide).sum(axis=0), **learned}
 
     def combine(self, problem: Problem, sums: Sums, rows: Rows, state: State) -> Estimate:
@@ -102,7 +157,11 @@ class AdvantageGradient(WithCritic):
         metrics = {"variance/method": total_variance(sums["g"], sums["gg"], count), "gamma": self.gamma}
         if count and np.isfinite(sums["g"]).all():
             state = self.critic.update(problem, state, sums, int(rows.shared["iteration"]))
-        return Estimate((sums["g"] / max(count, 1)).astype(np.float32), state, metrics)
+        judge = None
+        if self.line_search:
+            steps = sums["collected.steps"]
+            judge = surrogate(problem.policy, steps[np.isfinite(steps).all(axis=1)])
+        return Estimate((sums["g"] / max(count, 1)).astype(np.float32), state, metrics, judge)
 
 
 ESTIMATORS = [AdvantageGradient]

@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from quell.estimate import Estimate, Needs, Problem, Rows
-from quell.estimate.advantage import WithCritic
+from quell.estimate.advantage import LONGEST, SHORTEST, WithCritic, padded_rows, played_steps
 from quell.estimate.policy_gradient import padded_length
 from quell.estimate.returns import finite_pairs
 from quell.keys import Purpose, generator
@@ -23,8 +23,6 @@ from quell.policy.network import Policy
 from quell.registry import COUNT, POSITIVE, SIZE
 from quell.stats import spread
 from quell.types import Array, Batch, Pair, State, Sums
-
-SHORTEST, LONGEST = 1024, 1 << 30  # rows: powers of two in between are compiled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,15 +59,9 @@ class ClippedEpochs(WithCritic):
         return rows
 
     def terms(self, problem: Problem, pair: Pair, row: dict[str, Any], theta: Any, xp: Any = np) -> dict[str, Any]:
-        """Every real step as a row: observation, action, log-probability of having played it, advantage."""
         found, learned = self.advantages(xp, pair, row)
-        end = found.shape[1]
-        obs, actions = pair.obs[:, :end], pair.actions[:, :end]
-        played = xp.asarray(_log_probs(problem.policy)(row["theta"], obs, actions))
-        steps = xp.concatenate([obs, actions, played[..., None], found[..., None]], axis=-1)
-        running = xp.arange(end) < xp.asarray(pair.steps)[:, None]
-        rows = steps[running] if xp is np else xp.where(running[..., None], steps, xp.nan).reshape(-1, steps.shape[-1])
-        return {"count": 2.0, "collected.steps": rows, **learned}
+        steps = played_steps(xp, problem.policy, pair, row["theta"], found)
+        return {"count": 2.0, "collected.steps": steps, **learned}
 
     def combine(self, problem: Problem, sums: Sums, rows: Rows, state: State) -> Estimate:
         policy, iteration = problem.policy, int(rows.shared["iteration"])
@@ -80,8 +72,7 @@ class ClippedEpochs(WithCritic):
             return Estimate(np.zeros(policy.dim, np.float32), state, {"gamma": self.gamma, "pg/kl": 0.0})
         weights = (steps[:, -1] - steps[:, -1].mean()) / width
         chosen, updates = self._order(generator(problem.seed, Purpose.EPOCHS, iteration), len(steps))
-        padding = np.zeros((padded_length(len(steps), LONGEST, SHORTEST) - len(steps), steps.shape[1]), np.float32)
-        data = np.concatenate([np.column_stack([steps[:, :-1], weights]).astype(np.float32), padding])
+        data = padded_rows(np.column_stack([steps[:, :-1], weights]))
         adam = tuple(np.asarray(state[f"adam.{name}"], np.float32) for name in ("mean", "square", "time"))
         moved, adam, divergence, done = _train(self, policy)(rows.shared["theta"], adam, data, chosen, updates)
         way = np.asarray(moved) - rows.shared["theta"]
@@ -100,16 +91,6 @@ class ClippedEpochs(WithCritic):
         order = np.zeros((most, self.minibatch), np.int32)
         order[: self.epochs * each] = np.concatenate(orders)
         return order, self.epochs * each
-
-
-@functools.lru_cache(maxsize=16)
-def _log_probs(policy: Policy) -> Callable[..., Any]:
-    """Compiled (theta, obs [m, t, o], actions [m, t, a]) -> log pi [m, t]."""
-    import jax
-
-    from quell.policy.likelihood import log_prob
-
-    return jax.jit(functools.partial(log_prob, policy))
 
 
 @functools.lru_cache(maxsize=16)

@@ -33,6 +33,7 @@ METRICS: dict[str, str] = {
     "gradient/norm": "Euclidean norm of the estimated gradient.",
     "update/ratio": "Norm of the update divided by the norm of theta.",
     "update/kl": "KL divergence between the policies after and before a natural step, on states of the batch.",
+    "update/shortened": "Times that a natural step was shortened to keep to its divergence, or to gain by a surrogate.",
     "action_std": "Mean standard deviation of the policy's actions (0 if deterministic).",
     "learning_rate": "Learning rate in use.",
     "variance/es": "Estimated variance of plain ES on this batch, on the same directions, in the metric that "

@@ -108,7 +108,8 @@ class Trainer:
             estimated = estimate(self.config.estimator, self.problem, batch, memory, total=engine.total, theta=theta)
             norm = float(np.linalg.norm(estimated.gradient.astype(np.float64)))
             with calm():
-                theta, step, facts = self.config.step.step(theta, estimated.gradient, state.step, context)
+                seen = dataclasses.replace(context, surrogate=estimated.surrogate)
+                theta, step, facts = self.config.step.step(theta, estimated.gradient, state.step, seen)
             row |= facts
             sound = np.isfinite(norm) and np.isfinite(theta).all() and is_finite(step)
             if not good.any() or not sound:

@@ -58,7 +58,7 @@ NATURAL = {"step": Natural(kl=0.1, schedule="linear"), "pairs": 2, "batch_steps"
 """Many small steps, each as long as a KL divergence allows, in the policy's own metric."""
 ADVANTAGE = {"estimator": AdvantageControlVariate(), **NATURAL}
 OTHERS_AS_BASELINE = {"estimator.baseline": "leave-one-out"}
-TRUST_REGION = {"estimator": AdvantageGradient(gamma=0.995, trace=0.97), **NATURAL}
+TRUST_REGION = {"estimator": AdvantageGradient(gamma=0.995, trace=0.97, line_search=True), **NATURAL}
 """TRPO as its users know it, a natural step within a trust region and a critic: CV's settings, without perturbation."""
 PROXIMAL = {
     "estimator": ClippedEpochs(),

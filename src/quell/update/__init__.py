@@ -4,6 +4,7 @@ A step is a frozen dataclass in a file that ends in `STEPS = [...]`. It may look
 visited, and on them the KL divergence and products with the Fisher matrix.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -28,6 +29,8 @@ class Context:
     """The parameters that the batch was played with."""
     states: Array | None = None
     """Observations [n, o] of the batch as the policy saw them, where the step asked for some."""
+    surrogate: Callable[[Array], float] | None = None
+    """theta -> what the batch says it would earn above the batch's own, where the estimator wants it heeded."""
 
     def kl(self, theta: Array) -> float:
         """Mean KL(pi_theta || pi_batch) over the states."""

@@ -4,7 +4,8 @@
 
 F is the policy's Fisher matrix in Kronecker factors (`quell.policy.fisher`), over the states of past batches and this
 one. The length comes from the exact quadratic form on this batch's states, and is shortened until the divergence itself
-is within half as much again.
+is within half as much again. Where the estimator hands over a surrogate, it is shortened until that gains too, and not
+taken if no length does.
 """
 
 from __future__ import annotations
@@ -66,13 +67,15 @@ class Natural:
         if not (np.isfinite(length) and length > 0):
             return theta, state, {"update/kl": 0.0}
         size = np.sqrt(2 * wanted) / length
-        for _ in range(TRIES):
+        for shortened in range(TRIES):
             moved = (theta + size * direction).astype(np.float32)
             divergence = context.kl(moved)
-            if divergence <= SLACK * wanted:
+            gains = context.surrogate is None or context.surrogate(moved) > 0
+            if divergence <= SLACK * wanted and gains:
                 break
             size *= SHORTENED
-        return moved, state, {"update/kl": divergence, "learning_rate": float(size)}
+        facts = {"update/kl": divergence, "learning_rate": float(size), "update/shortened": float(shortened)}
+        return (moved, state, facts) if gains else (theta, state, {**facts, "update/kl": 0.0, "learning_rate": 0.0})
 
 
 @functools.lru_cache(maxsize=8)

@@ -73,7 +73,8 @@ class AdvantageControlVariate(WithCritic):
 
     def terms(self, problem: Problem, pair: Pair, row: dict[str, Any], theta: Any, xp: Any = np) -> dict[str, Any]:
         thetas = xp.stack([perturbed(theta, problem.directions.sigma, eps) for eps in pair.eps])
-        gradients, learned = self.gradients(xp, problem, pair, row, thetas)
+        found, learned = self.advantages(xp, pair, row)
+        gradients = self.gradients(xp, problem, pair, row, thetas, found)
         x = pair_score(xp, row["fitness"], pair.eps, problem.directions)
         columns = xp.stack([x, x - (gradients[0] + gradients[1]) / 2])
         wide = columns.astype(np.float64) if xp is np else columns
