@@ -18,7 +18,7 @@ import numpy as np
 from quell.estimate import Estimate, Needs, Problem, Rows, total_variance
 from quell.estimate.critic import Critic, generalised_advantages
 from quell.estimate.critic.network import NetworkCritic
-from quell.estimate.policy_gradient import pair_scores, padded_length, recorded_length, spread_of_good
+from quell.estimate.policy_gradient import padded_length, pair_scores, recorded_length, spread_of_good
 from quell.estimate.returns import finite_pairs
 from quell.policy.network import Policy
 from quell.registry import DISCOUNT, SHARE

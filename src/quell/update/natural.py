@@ -66,14 +66,14 @@ class Natural:
         length = context.kl_length(direction)
         if not (np.isfinite(length) and length > 0):
             return theta, state, {"update/kl": 0.0}
-        size = np.sqrt(2 * wanted) / length
-        for shortened in range(TRIES):
+        size, shortened = np.sqrt(2 * wanted) / length, 0
+        while True:
             moved = (theta + size * direction).astype(np.float32)
             divergence = context.kl(moved)
             gains = context.surrogate is None or context.surrogate(moved) > 0
-            if divergence <= SLACK * wanted and gains:
+            if (divergence <= SLACK * wanted and gains) or shortened == TRIES - 1:
                 break
-            size *= SHORTENED
+            size, shortened = size * SHORTENED, shortened + 1
         facts = {"update/kl": divergence, "learning_rate": float(size), "update/shortened": float(shortened)}
         return (moved, state, facts) if gains else (theta, state, {**facts, "update/kl": 0.0, "learning_rate": 0.0})
 
