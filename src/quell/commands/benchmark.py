@@ -23,6 +23,11 @@ TASKS = (
     *("dm-hopper-stand", "dm-hopper-hop", "dm-quadruped-walk", "dm-quadruped-escape"),
     *("roboschool-pong", "roboschool-halfcheetah", "gym:CartPole-v1", "gym:LunarLander-v3"),
 )
+SEEDS = (
+    *("5", "inverted-pendulum=10", "inverted-double-pendulum=10", "gym:CartPole-v1=10"),
+    *("humanoid=3", "dm-quadruped-escape=3", "roboschool-halfcheetah=3"),
+)
+"""More where a run is short, fewer where it is slow."""
 STEPS = ("1e6", "dm-quadruped-escape=3e5", "humanoid=3e5")
 EPISODES = ("20", "dm-quadruped-walk=100")
 """All final policies begin in the same positions, which more seeds do not average out; a quadruped that lands on its
@@ -42,8 +47,8 @@ class Arguments:
     """`quell tasks` lists them."""
     methods: tuple[str, ...] = ("cv", "es", "ars", "ppo", "trpo")
     """The first is compared with each of the others."""
-    seeds: Annotated[int, SIZE] = 5
-    """Seeds 0 to SEEDS-1."""
+    seeds: tuple[str, ...] = SEEDS
+    """Seeds from 0 up of every method, and of those on single tasks: 5 humanoid=3"""
     steps: tuple[str, ...] = STEPS
     """Environment steps of each run, and of those on single tasks: 1e6 humanoid=3e5"""
     episodes: tuple[str, ...] = EPISODES
@@ -78,8 +83,9 @@ def _train(parsed: Arguments) -> list[str]:
     from quell.training.methods import make_config
 
     jobs, budget, episodes = [], Budget.parse(1.0, parsed.steps), by_task("episodes", parsed.episodes)
-    for seed in range(parsed.seeds):
-        for task in parsed.tasks:
+    seeds = by_task("seeds", parsed.seeds)
+    for seed in range(max(seeds.values())):
+        for task in (task for task in parsed.tasks if seed < seeds.get(task, seeds[""])):
             for method in parsed.methods:
                 config = make_config(
                     task, method, "tuned", {"seed": seed, "steps": budget.of(task, 0), "eval_every": 0}
