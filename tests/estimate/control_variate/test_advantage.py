@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from conftest import Collector
@@ -32,3 +34,16 @@ def test_the_variance_it_tells_is_that_of_its_gradients(pairs: int) -> None:
 def test_one_pair_tells_nothing_at_first() -> None:
     data = Collector(LinearGaussian(), POLICY, pairs=1, directions=Gaussian(sigma=0.3))
     assert "variance/ratio" not in data.estimate(AdvantageControlVariate(), data.batch(THETA)).metrics
+
+
+@pytest.mark.parametrize(("reward", "gamma", "moves"), [(1.0, 0.9, False), (0.0, 0.9, True), (1.0, 1.0, True)])
+def test_episodes_that_all_earn_the_same_teach_nothing(reward: float, gamma: float, moves: bool) -> None:
+    """What is left of them are the critic's errors; heeded where no reward was seen, and where nothing may be biased
+    by what a batch itself says."""
+    data = Collector(LinearGaussian(), POLICY, pairs=4, directions=Gaussian(sigma=0.3))
+    estimator = AdvantageControlVariate(gamma=gamma, trace=1.0)
+    state = data.estimate(estimator, data.batch(THETA)).state
+    batch = data.batch(THETA, 1)
+    same = dataclasses.replace(batch.rollouts, rewards=np.full_like(batch.rollouts.rewards, reward))
+    found = data.estimate(estimator, dataclasses.replace(batch, rollouts=same), state)
+    assert bool(np.any(found.gradient)) is moves

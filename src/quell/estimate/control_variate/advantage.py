@@ -56,8 +56,16 @@ class AdvantageControlVariate(WithCritic):
         return {**own, **self.critic.init(problem)}
 
     def unit(self, batch: Batch, state: State) -> float:
-        """What rewards are divided by: the spread of past returns within pairs, or at first of this batch's."""
-        past, fresh = float(state["scale"]), within_pairs(batch.rollouts.returns, finite_pairs(batch.rollouts.rewards))
+        """What rewards are divided by: the spread of past returns within pairs, or at first of this batch's.
+
+        0 where all episodes earned the same, and not nothing: their advantages are the critic's errors, and steps of a
+        fixed length along those lose what was learned. (Without any reward such steps explore.)
+        """
+        good = finite_pairs(batch.rollouts.rewards)
+        past, fresh = float(state["scale"]), within_pairs(batch.rollouts.returns, good)
+        earned = batch.rollouts.returns[np.repeat(good, 2)]
+        if self.biased and len(earned) and earned.min() == earned.max() != 0:
+            return 0.0
         return past if fresh < WILD * past else fresh  # from earlier batches, unless that would overflow
 
     def prepare(self, problem: Problem, batch: Batch, state: State) -> Rows:
