@@ -56,6 +56,8 @@ class Config:
     """Normalise observations by running statistics of past batches (+S)."""
     horizon: int | None = None
     """Episode length, if not the task's own."""
+    train_horizon: Annotated[int, COUNT] = 0
+    """Steps after which an episode of training is cut, as by a time limit; evaluations are not (0: they neither)."""
     task_settings: dict[str, float | str] = field(default_factory=dict)
     """The task's own settings, e.g. --task-settings noise 0.5 for lqr."""
     eval_every: Annotated[int, COUNT] = 20

@@ -38,6 +38,8 @@ class Episodes:
     mean_action: bool = False
     shared_reset: bool = True
     shared_noise: bool = False
+    longest: int = 0
+    """Steps after which an episode is cut, if before the task's horizon (0: never)."""
 
     @staticmethod
     def of_pairs(iteration: int, pairs: int, **facts: Any) -> "Episodes":

@@ -56,6 +56,20 @@ def test_nothing_counts_after_the_end() -> None:
         assert found.obs_sums[i, 1] == pytest.approx(np.square(seen).sum(axis=0), rel=1e-5)
 
 
+def test_an_episode_may_be_cut() -> None:
+    """What comes before the cut is as it was, nothing counts behind it, and a cut is no end."""
+    whole, collector = collect(True)
+    cut = collector.rollout(collector.theta(), Episodes.of_pairs(0, 5, record=True, longest=4))
+    assert cut.trajectories is not None
+    assert whole.trajectories is not None
+    assert set(whole.steps) - {10}, "no episode ended early: the test would show less"
+    np.testing.assert_array_equal(cut.steps, np.minimum(whole.steps, 4))
+    np.testing.assert_array_equal(cut.terminated, whole.terminated & (whole.steps <= 4))
+    np.testing.assert_array_equal(cut.rewards[:, :4], whole.rewards[:, :4])
+    np.testing.assert_array_equal(cut.trajectories.actions[:, :4], whole.trajectories.actions[:, :4])
+    assert (cut.rewards[:, 4:] == 0).all()
+
+
 def test_grouping_does_not_change_a_member() -> None:
     collector = Collector(Troubled(trouble="ends"), Policy(2, 2), pairs=4)
     episodes = Episodes.of_pairs(0, 4, record=True, shared_reset=True)

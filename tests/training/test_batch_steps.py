@@ -49,6 +49,20 @@ def test_the_first_batch_is_as_long_as_the_task_says(task: str, pairs: int) -> N
 
 
 @pytest.mark.usefixtures("in_process")
+def test_episodes_of_training_may_be_cut() -> None:
+    """As many more of them fill a batch, and evaluations last as long as the task says."""
+    settings = {"batch_steps": 1200, "train_horizon": 100, "eval_episodes": 1, "critic.updates": 5}
+    trainer = Trainer(make_config("swimmer", "cv", "tuned", settings).validate(), Cpu(workers=1))
+    try:
+        state, row = trainer.iterate(trainer.initial_state())
+        assert (row["episode_length"], row["steps"]) == (100, 1200)
+        _, judged = trainer.evaluate(state)
+        assert judged["eval/steps"] == 2 * 1000
+    finally:
+        trainer.close()
+
+
+@pytest.mark.usefixtures("in_process")
 def test_a_task_that_never_ends_is_known_from_the_start() -> None:
     config = make_config("swimmer", "cv", "tuned", {"batch_steps": 6000}).validate()
     trainer = Trainer(config, Cpu(workers=1))

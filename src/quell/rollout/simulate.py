@@ -46,8 +46,9 @@ class LocalSimulator:
             act = actor(policy, thetas, mean_action=episodes.mean_action)
             environment, drawn = zip(*(_generators(problem.seed, episodes, *m) for m in members), strict=True)
             noisy = policy.stochastic and not episodes.mean_action
-            noise = _noise(policy, drawn, task.horizon) if noisy else repeat(np.zeros((1, 1), np.float32))
-            played = _Played(task, policy, len(group), normaliser)
+            horizon = min(task.horizon, episodes.longest or task.horizon)
+            noise = _noise(policy, drawn, horizon) if noisy else repeat(np.zeros((1, 1), np.float32))
+            played = _Played(task, policy, len(group), horizon, normaliser)
             # A wild member's numbers may overflow or turn NaN: that is data (counted by the trainer), not a warning.
             with np.errstate(all="ignore"):
                 played.play(self._simulator, act, environment, noise, self._pulse)
@@ -86,9 +87,9 @@ def describe_members(task: Task, seed: int, episodes: Episodes, indices: Sequenc
 class _Played:
     """A group's episodes while they are played, time in front."""
 
-    def __init__(self, task: Task, policy: Policy, count: int, normaliser: Normaliser) -> None:
+    def __init__(self, task: Task, policy: Policy, count: int, horizon: int, normaliser: Normaliser) -> None:
         self.task, self.policy, self.normaliser = task, policy, normaliser
-        self.length = horizon = task.horizon  # of the longest
+        self.length = horizon  # of the longest
         self.raw = np.empty((horizon, count, self.policy.obs_size))  # observations as the environment gave them
         self.actions = np.empty((horizon, count, self.policy.recorded_size), np.float32)
         self.rewards = np.empty((horizon, count))

@@ -43,6 +43,7 @@ class Trainer:
         if not config.batch_steps:
             return config.pairs
         length = length or (self.task.first_length if self.task.can_terminate else self.task.horizon)
+        length = min(length, config.train_horizon or length)
         return min(max(config.pairs, math.ceil(config.batch_steps / (2 * length))), self.most_pairs)
 
     def close(self) -> None:
@@ -59,7 +60,8 @@ class Trainer:
         config, started = self.config, time.perf_counter()
         looks = {"record": config.estimator.needs.trajectories, "states": config.step.states}
         shared = {"shared_reset": config.shared_reset, "shared_noise": config.shared_noise}
-        episodes = Episodes.of_pairs(state.iteration, self.pairs(state), **looks, **shared)
+        longest = config.train_horizon
+        episodes = Episodes.of_pairs(state.iteration, self.pairs(state), longest=longest, **looks, **shared)
         rollouts = self.engine.rollout(state.theta, episodes, state.obs if config.normalise_obs else None)
         with calm():
             metric = config.step.metric(self.problem.policy, state.step)
