@@ -24,7 +24,7 @@ TASKS = (
     *("roboschool-pong", "roboschool-halfcheetah", "gym:CartPole-v1", "gym:LunarLander-v3"),
 )
 SEEDS = (
-    *("5", "inverted-pendulum=10", "inverted-double-pendulum=10", "gym:CartPole-v1=10"),
+    *("5", "inverted-pendulum=10", "gym:CartPole-v1=10"),
     *("humanoid=3", "dm-quadruped-escape=3", "roboschool-halfcheetah=3"),
 )
 """More where a run is short, fewer where it is slow."""
