@@ -31,10 +31,10 @@ RESULTS = Path(__file__).parent.parent / "results" / "ablation"
 TASKS = ("halfcheetah", "hopper", "walker2d", "swimmer", "dm-cheetah-run", "dm-cartpole-swingup")
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "cv-natural": ("cv", {}),
-    "pg-natural": ("trpo", {}),
+    "pg-natural": ("trpo", {"line_search": False}),
     "es-natural": ("cv", {"estimator": Score()}),
     "cv-adam": ("cv", {"step": Adam(lr=0.003)}),
-    "pg-adam": ("trpo", {"step": Adam(lr=0.003)}),
+    "pg-adam": ("trpo", {"line_search": False, "step": Adam(lr=0.003)}),
     "es-adam": ("es", {}),
     "cv-episodes": ("cv", {"batch_steps": 0}),
 }

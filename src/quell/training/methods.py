@@ -96,6 +96,8 @@ SMALL_BATCHES = {
     "policy.hidden": (64, 64),
 }
 """Where it has to get up first: many steps, and a metric that a batch of two episodes cannot distort."""
+CUT = {"train_horizon": 400}
+"""Where standing still or hovering is safe and fills whole batches: episodes are cut before it does."""
 UNSTABLE: dict[str, Any] = {
     "estimator": Score(),
     "step": Adam(lr=0.003, max_norm=1.0),
@@ -129,6 +131,8 @@ NATURAL_TASKS: dict[str, dict[str, Any]] = {
     "dm-hopper-hop": {**ANYWHERE, "estimator.gamma": 0.999},
     "dm-pendulum-swingup": {**ANYWHERE, "estimator.gamma": 0.99},
     "roboschool-pong": SHAKY,
+    "bipedalwalker": {**CUT, "estimator.gamma": 0.99, "estimator.trace": 0.95},
+    "gym:LunarLander-v3": {**CUT, **NARROW, "shared_reset": False},
     "lqr": UNSTABLE,
     "lqr-302": UNSTABLE,
 }
