@@ -57,7 +57,7 @@ class Config:
     horizon: int | None = None
     """Episode length, if not the task's own."""
     train_horizon: Annotated[int, COUNT] = 0
-    """Steps after which an episode of training is cut, as by a time limit; evaluations are not (0: they neither)."""
+    """Cut episodes of training after so many steps, as a time limit would; evaluations are never cut (0: no cut)."""
     task_settings: dict[str, float | str] = field(default_factory=dict)
     """The task's own settings, e.g. --task-settings noise 0.5 for lqr."""
     eval_every: Annotated[int, COUNT] = 20

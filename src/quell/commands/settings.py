@@ -21,7 +21,10 @@ Field = tuple[str, Any, Any]
 """As `make_dataclass` takes it."""
 FIRST = ("steps", "seed", "method", "preset")
 GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "batch": ("What an iteration plays.", ("pairs", "batch_steps", "shared_reset", "shared_noise", "normalise_obs")),
+    "batch": (
+        "What an iteration plays.",
+        ("pairs", "batch_steps", "train_horizon", "shared_reset", "shared_noise", "normalise_obs"),
+    ),
     "episode": ("What an episode is.", ("horizon", "task_settings")),
     "saving": ("What is measured and kept on the way.", ()),
 }

@@ -124,7 +124,7 @@ class Session:
         problem, returns, seconds = self.point.problem(directions), [], 0.0
         what = registry.name_of(directions) + (" shared noise" if shared_noise else "")
         kind: dict[str, Any] = {"stream": Stream.MEASURE, "block": (number,), "shared_reset": config.shared_reset}
-        kind["record"] = any(row.estimator.needs.trajectories for row in rows)
+        kind |= {"record": any(row.estimator.needs.trajectories for row in rows), "longest": config.train_horizon}
         kind["shared_noise"] = shared_noise or config.shared_noise
         measured = []
         for row in rows:
