@@ -43,7 +43,7 @@ class WithCritic:
     def rows(self, batch: Batch, good: Array, state: State, scale: float) -> Rows:
         """What `gradients` needs: rewards up to the longest episode's end, and the critic's weights.
 
-        Returns that are all equal have no scale and carry no information: their advantages count 0.
+        A scale of 0 says that there is nothing to learn: then advantages count 0.
         """
         rollouts = batch.rollouts
         horizon, longest = rollouts.rewards.shape[1], int(rollouts.steps.max())
@@ -73,6 +73,13 @@ class WithCritic:
         behind = recorded_length(xp, pair) - found.shape[1]
         weights = xp.concatenate([found / row["scale"], xp.zeros((2, behind))], axis=1)
         return pair_scores(xp, problem.policy, pair, thetas, weights[:, None])[:, 0]
+
+
+def earned_alike(batch: Batch) -> bool:
+    """Whether all episodes earned the same, and not nothing. Their advantages are the critic's errors, and steps of a
+    fixed length along those would lose what was learned; where no reward was seen, they explore."""
+    earned = batch.rollouts.returns[np.repeat(finite_pairs(batch.rollouts.rewards), 2)]
+    return bool(len(earned)) and bool(earned.min() == earned.max() != 0)
 
 
 SHORTEST, LONGEST = 1024, 1 << 30  # rows: powers of two in between are compiled
@@ -138,8 +145,8 @@ class AdvantageGradient(WithCritic):
         return self.critic.init(problem)
 
     def unit(self, batch: Batch, state: State) -> float:
-        """What rewards are divided by."""
-        return spread_of_good(batch)
+        """What rewards are divided by; 0 where there is nothing to learn."""
+        return spread_of_good(batch) or float(not earned_alike(batch))
 
     def prepare(self, problem: Problem, batch: Batch, state: State) -> Rows:
         return self.rows(batch, finite_pairs(batch.rollouts.rewards), state, self.unit(batch, state))

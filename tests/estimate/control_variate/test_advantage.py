@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
 from conftest import Collector
 from linear_gaussian import POLICY, THETA, LinearGaussian
 
+from quell.estimate.advantage import AdvantageGradient
 from quell.estimate.control_variate.advantage import AdvantageControlVariate
 from quell.estimate.critic.network import NetworkCritic
+from quell.perturb import Unperturbed
 from quell.perturb.gaussian import Gaussian
 
 
@@ -36,12 +39,21 @@ def test_one_pair_tells_nothing_at_first() -> None:
     assert "variance/ratio" not in data.estimate(AdvantageControlVariate(), data.batch(THETA)).metrics
 
 
-@pytest.mark.parametrize(("reward", "gamma", "moves"), [(1.0, 0.9, False), (0.0, 0.9, True), (1.0, 1.0, True)])
-def test_episodes_that_all_earn_the_same_teach_nothing(reward: float, gamma: float, moves: bool) -> None:
+CV, PG = AdvantageControlVariate(gamma=0.9), AdvantageGradient(gamma=0.9)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "reward", "moves"),
+    [
+        *((CV, 1.0, False), (CV, 0.0, True), (AdvantageControlVariate(gamma=1.0, trace=1.0), 1.0, True)),
+        *((PG, 1.0, False), (PG, 0.0, True)),
+    ],
+)
+def test_episodes_that_all_earn_the_same_teach_nothing(estimator: Any, reward: float, moves: bool) -> None:
     """What is left of them are the critic's errors; heeded where no reward was seen, and where nothing may be biased
     by what a batch itself says."""
-    data = Collector(LinearGaussian(), POLICY, pairs=4, directions=Gaussian(sigma=0.3))
-    estimator = AdvantageControlVariate(gamma=gamma, trace=1.0)
+    directions = Gaussian(sigma=0.3) if estimator.needs.perturbed else Unperturbed()
+    data = Collector(LinearGaussian(), POLICY, pairs=4, directions=directions)
     state = data.estimate(estimator, data.batch(THETA)).state
     batch = data.batch(THETA, 1)
     same = dataclasses.replace(batch.rollouts, rewards=np.full_like(batch.rollouts.rewards, reward))

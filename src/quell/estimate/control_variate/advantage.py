@@ -21,7 +21,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from quell.estimate import Estimate, Needs, Problem, Rows, compared
-from quell.estimate.advantage import WithCritic
+from quell.estimate.advantage import WithCritic, earned_alike
 from quell.estimate.control_variate.coefficients import spread_of
 from quell.estimate.returns import finite_pairs, less_other_pairs
 from quell.estimate.score import pair_score
@@ -56,16 +56,11 @@ class AdvantageControlVariate(WithCritic):
         return {**own, **self.critic.init(problem)}
 
     def unit(self, batch: Batch, state: State) -> float:
-        """What rewards are divided by: the spread of past returns within pairs, or at first of this batch's.
-
-        0 where all episodes earned the same, and not nothing: their advantages are the critic's errors, and steps of a
-        fixed length along those lose what was learned. (Without any reward such steps explore.)
-        """
-        good = finite_pairs(batch.rollouts.rewards)
-        past, fresh = float(state["scale"]), within_pairs(batch.rollouts.returns, good)
-        earned = batch.rollouts.returns[np.repeat(good, 2)]
-        if self.biased and len(earned) and earned.min() == earned.max() != 0:
+        """What rewards are divided by: the spread of past returns within pairs, or at first of this batch's; 0 where
+        there is nothing to learn, unless nothing may be biased by what a batch itself says."""
+        if self.biased and earned_alike(batch):
             return 0.0
+        past, fresh = float(state["scale"]), within_pairs(batch.rollouts.returns, finite_pairs(batch.rollouts.rewards))
         return past if fresh < WILD * past else fresh  # from earlier batches, unless that would overflow
 
     def prepare(self, problem: Problem, batch: Batch, state: State) -> Rows:
