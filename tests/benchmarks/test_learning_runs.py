@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -71,6 +72,20 @@ def test_swimmers_that_keep_their_noise() -> None:
     fast = [file for file in files if float(np.mean(read(file).final["mean_action"])) >= 355]
     assert (len(fast), len(files)) == (10, 11)
     assert "ten of the eleven seeds tried end at 355 or more" in (RESULTS.parent / "docs" / "natural.md").read_text()
+
+
+def test_perturbation_where_rewards_are_rare() -> None:
+    """Ten fresh seeds of the pendulum: with perturbation, with next to none, and TRPO."""
+    kinds, folder = ("cv-now", "cv-tiny", "trpo-now"), RESULTS / "tuning" / "settings"
+    runs = {name: [folder / f"dm-pendulum-swingup-{name}-{seed}.json" for seed in range(103, 113)] for name in kinds}
+    scores = {name: [float(np.mean(read(path).final["mean_action"])) for path in paths] for name, paths in runs.items()}
+    assert [len(found) for found in scores.values()] == [10, 10, 10]
+    for one, other in itertools.combinations(scores.values(), 2):
+        assert verdict(one, other)[1] == "not resolved"
+    page = " ".join((RESULTS.parent / "docs" / "natural.md").read_text().split())
+    told = [f"{np.mean(found):.0f} ± {np.std(found, ddof=1):.0f}" for found in scores.values()]
+    assert "{} with perturbations of 0.02, {} with 0.0005, which is next to none, and {} for TRPO".format(*told) in page
+    assert "(medians {:.0f}, {:.0f} and {:.0f})".format(*(np.median(found) for found in scores.values())) in page
 
 
 @pytest.mark.usefixtures("jobs_in_process")
