@@ -96,6 +96,8 @@ SMALL_BATCHES = {
     "policy.hidden": (64, 64),
 }
 """Where it has to get up first: many steps, and a metric that a batch of two episodes cannot distort."""
+NEAR = {"estimator.gamma": 0.97, "estimator.trace": 0.9}
+"""Where getting up is worth it at once."""
 CUT = {"train_horizon": 400}
 """Where standing still or hovering is safe and fills whole batches: episodes are cut before it does."""
 UNSTABLE: dict[str, Any] = {
@@ -125,8 +127,8 @@ NATURAL_TASKS: dict[str, dict[str, Any]] = {
     "dm-cartpole-swingup": SHAKY,
     "dm-cartpole-two-poles": {**SHAKY, "step": Natural(kl=0.05, schedule="linear")},
     "dm-cartpole-balance": {"policy.init_std": 1.0, "step.kl": 0.03},
-    "dm-quadruped-walk": {**ANYWHERE, **SMALL_BATCHES},
-    "dm-quadruped-escape": {**ANYWHERE, **SMALL_BATCHES},
+    "dm-quadruped-walk": {**ANYWHERE, **SMALL_BATCHES, **NEAR},
+    "dm-quadruped-escape": {**ANYWHERE, **SMALL_BATCHES, **NEAR},
     "dm-hopper-stand": {**ANYWHERE, **SMALL_BATCHES, "policy.init_std": 0.5, "policy.learn_std": False},
     "dm-hopper-hop": {**ANYWHERE, "estimator.gamma": 0.999},
     "dm-pendulum-swingup": {**ANYWHERE, "estimator.gamma": 0.99},
