@@ -115,3 +115,19 @@ def test_runs_are_planned_trained_and_not_repeated(tmp_path: Path, capsys: pytes
         "curves.png",
         "timings.jsonl",
     }
+
+
+def test_what_trades_one_task_for_the_other() -> None:
+    """The table of leads in results/one-setting/README.md."""
+    lines = (RESULTS / "one-setting" / "README.md").read_text().splitlines()
+    shown = lines[lines.index("| gamma, trace | hopper | swimmer |") + 2 :][:7]
+    for line in shown:
+        setting, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        gamma, trace, *cut = setting.split(", ")
+        label = f"{'cut300-' if cut else ''}g{gamma[2:]}-t{trace[2:]}-fixed"
+        for task, cell in zip(("hopper", "swimmer"), cells, strict=True):
+            files = sorted((RESULTS / "one-setting" / "leads").glob(f"{task}-tuned-cv-{label}-1000000-*.json"))
+            assert cell == ", ".join(f"{np.mean(read(file).final['mean_action']):.0f}" for file in files)
+            assert {(r.estimator.gamma, r.estimator.trace) for r in (read(f).config for f in files)} == {  # type: ignore[attr-defined]
+                (float(gamma), float(trace))
+            }
