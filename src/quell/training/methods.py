@@ -153,6 +153,7 @@ PROXIMAL_TASKS: dict[str, dict[str, Any]] = {
     "hopper": {"policy.init_std": 1.0},
     "walker2d": {"policy.init_std": 1.0},
     "swimmer": {"estimator.gamma": 1.0, "estimator.trace": 0.995, "critic.updates": 400},  # see NATURAL_TASKS
+    "gym:LunarLander-v3": CUT,
 } | dict.fromkeys(
     ("dm-quadruped-walk", "dm-quadruped-escape", "dm-hopper-stand", "dm-hopper-hop", "dm-pendulum-swingup"), ANYWHERE
 )
