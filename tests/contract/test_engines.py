@@ -35,7 +35,7 @@ def played(compute: Any) -> tuple[str, str, Estimate]:
         fresh = engine.rollout(THETA, Episodes.unperturbed(0, 3, Stream.FRESH, mean_action=True), SEEN)
         returns = dataclasses.replace(fresh, rewards=fresh.returns)  # all that need travel where nothing is recorded
         evaluation = digest_of_rollouts(returns)
-        episodes = Episodes.of_pairs(1, PAIRS, record=True, states=2)
+        episodes = Episodes.of_pairs(1, PAIRS, record=True, states=2, longest=30)
         rollouts = engine.rollout(THETA, episodes, SEEN)
         kept = Rollouts(rollouts.rewards, rollouts.steps, rollouts.terminated, None, rollouts.obs_sums, rollouts.states)
         estimator = ControlVariate(baseline="linear")
