@@ -111,7 +111,7 @@ class Search:
         return {
             "trial": trial,
             "settings": {name: known[name] for name in get_method(self.method).space if name in known},
-            "seeds": len(seeds),
+            "seeds": min(sum(self.job(trial, task, seed).done for seed in seeds) for task in self.tasks),
             "scores": {task: round(self.score(trial, task, seeds), 3) for task in self.tasks},
         }
 
