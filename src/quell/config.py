@@ -99,6 +99,8 @@ class Config:
             raise UsageError(f"estimator {registry.name_of(self.estimator)} {verb} perturbations (directions)")
         if self.target is not None and not self.eval_every:
             raise UsageError("target is looked at in evaluations: eval_every must be at least 1")
+        if getattr(self.estimator, "line_search", False) and not self.step.states:
+            raise UsageError(f"`line_search=True` is not read with step {registry.name_of(self.step)}: take natural")
         if self.shared_noise and not self.policy.stochastic:
             raise UsageError("`shared_noise=True` is not read with a deterministic policy: it has no action noise")
         if self.shared_noise and self.shared_reset and not self.directions.sigma:

@@ -8,9 +8,11 @@ import pytest
 from conftest import Collector
 from linear_gaussian import POLICY, THETA, LinearGaussian
 
+from quell.errors import UsageError
 from quell.estimate.advantage import AdvantageGradient
 from quell.perturb import Unperturbed
 from quell.policy.likelihood import log_prob
+from quell.training.methods import make_config
 
 DATA = Collector(LinearGaussian(), POLICY, pairs=6, directions=Unperturbed())
 SEARCHING = AdvantageGradient(line_search=True)
@@ -49,3 +51,11 @@ def test_without_it_nothing_is_collected() -> None:
     assert "collected.steps" not in DATA.sums(plain, batch)
     assert DATA.estimate(plain, batch).surrogate is None
     np.testing.assert_array_equal(DATA.estimate(plain, batch).gradient, DATA.estimate(SEARCHING, batch).gradient)
+
+
+def test_a_step_that_does_not_search_is_told_so() -> None:
+    assert make_config("hopper", "trpo").validate().estimator.line_search  # type: ignore[attr-defined]
+    plain = make_config("hopper", "trpo", overrides={"step": "adam"}).validate()
+    assert not plain.estimator.line_search  # type: ignore[attr-defined]
+    with pytest.raises(UsageError, match="not read with step adam"):
+        make_config("hopper", "trpo", overrides={"step": "adam", "line_search": True}).validate()

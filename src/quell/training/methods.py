@@ -282,13 +282,16 @@ def make_config(
         for tuned in (TUNED, {**chosen.tuned, **fitting}, said, chosen.by_task.get(played.name, {})):
             config = replace(config, tuned, lenient=True)
         config = _choose(replace(config, {**chosen.settings, **fitting}, lenient=True), asked)
-        config = _fit_columns(config)
+        config = _fit(config)
     return replace(config, asked)
 
 
-def _fit_columns(config: Config) -> Config:
-    """Coefficients for one column, asked for in place of the preset's, bring the preset's columns down to one."""
+def _fit(config: Config) -> Config:
+    """Coefficients for one column, asked for in place of the preset's, bring the preset's columns down to one; and a
+    step that looks at nothing does without a line search."""
     estimator = config.estimator
+    if isinstance(estimator, AdvantageGradient) and not config.step.states:
+        return replace(config, {"estimator.line_search": False})
     if isinstance(estimator, ControlVariate) and estimator.coefficients.columns == 1:
         return replace(config, {"estimator.values": (), "estimator.discount": FixedDiscounts()})
     return config
