@@ -107,6 +107,7 @@ SHORT = {
         ".",
     ],
     "benchmarks/cluster.py": ["--rounds", "1", "--widths", "1"],
+    "benchmarks/line_search.py": ["swimmer", "--steps", "2000"],
     "benchmarks/normalisation.py": ["--tasks", "swimmer", "--pairs", "2", "--iterations", "20"],
     "benchmarks/same_bits.py": ["--methods", "es", "--tasks", "swimmer", "--no-ray"],
     "benchmarks/scale_model.py": [],
