@@ -98,7 +98,7 @@ SMALL_BATCHES = {
 """Where it has to get up first: many steps, and a metric that a batch of two episodes cannot distort."""
 NEAR = {"estimator.gamma": 0.97, "estimator.trace": 0.9}
 """Where getting up is worth it at once."""
-CUT = {"train_horizon": 400}
+CUT: dict[str, Any] = {"train_horizon": 400}
 """Where standing still or hovering is safe and fills whole batches: episodes are cut before it does."""
 UNSTABLE: dict[str, Any] = {
     "estimator": Score(),
