@@ -65,7 +65,7 @@ def by_task(option: str, words: Sequence[str]) -> dict[str, int]:
         try:
             numbers[name] = whole(option, float(number), least=1)
         except (ValueError, UsageError):
-            raise UsageError(f"--{option} takes a whole number, or TASK=number; got {word!r}") from None
+            raise UsageError(f"--{option} takes a whole number from 1 up, or TASK=number; got {word!r}") from None
     if "" not in numbers:
         raise UsageError(f"--{option} needs a number for all tasks before those of single ones")
     return numbers
