@@ -9,6 +9,8 @@ from quell.campaign.plan import record_path
 from quell.runs.record import Record
 from quell.training.methods import make_config
 
+EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"
+
 
 def made_up(task: str, method: str, seed: int, score: float, start: float = 0.0, **settings: Any) -> Record:
     """A run from `start` to `score` in four even steps."""
