@@ -1,7 +1,7 @@
 """Every measured number that README and the pages print, recomputed from its raw file.
 
-A printed number is right if it is the true one rounded to the digits that are printed. Numbers of the benchmark and of
-docs/natural.md are compared in tests/campaign, those of the paper's tables in tests/paper.
+Numbers of the benchmark and of docs/natural.md are compared in tests/campaign, those of the paper's tables in
+tests/paper.
 """
 
 from __future__ import annotations
@@ -9,61 +9,18 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
 from functools import cache
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import pytest
+from printed import NUMBER, RESULTS, check, page, rounded, rows, says
 
 import quell
 from quell.paper.scores import aggregate, grid
 from quell.runs.record import Record, read, read_group
 from quell.stats import mean_std
 from quell.tasks.lqr import optimal_return
-
-ROOT = Path(__file__).parent.parent
-RESULTS = ROOT / "results"
-NUMBER = r"[+-]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?"
-
-
-def page(name: str) -> str:
-    """A page with its line breaks and emphasis taken out, so that sentences can be looked for."""
-    return re.sub(r"\s+", " ", (ROOT / name).read_text().replace("**", ""))
-
-
-def rounded(printed: str, value: float) -> bool:
-    """Whether a printed number is `value`, to its last digit."""
-    text = printed.replace(",", "").lstrip("+")
-    mantissa, _, exponent = text.partition("e")
-    unit = 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
-    return abs(float(text) - value) <= 0.5001 * unit
-
-
-def check(printed: str, values: Sequence[float]) -> None:
-    found = re.findall(NUMBER, printed)
-    assert len(found) == len(values), (printed, values)
-    for text, value in zip(found, values, strict=True):
-        assert rounded(text, value), f"{printed}: {text} is not {value:.6g}"
-
-
-def says(name: str, before: str, values: Sequence[float]) -> None:
-    """The numbers that follow these words on a page."""
-    text = page(name)
-    assert text.count(before) == 1, f"{name} has {text.count(before)} times: {before}"
-    found = re.findall(NUMBER, text.partition(before)[2][:400])[: len(values)]
-    check(" ".join(found), values)
-
-
-def rows(name: str, head: str) -> Iterator[list[str]]:
-    """The cells of the table whose heading begins so."""
-    lines = (ROOT / name).read_text().replace("**", "").splitlines()
-    (start,) = [number for number, line in enumerate(lines) if line.startswith(head)]
-    for line in lines[start + 2 :]:
-        if not line.startswith("|"):
-            return
-        yield [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
 def whole(interval: dict[str, float]) -> list[float]:
