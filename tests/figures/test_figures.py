@@ -149,6 +149,14 @@ def test_panels(tmp_path: Path, drawn: list[Any]) -> None:
     assert ">Swimmer</text>" in (tmp_path / "p.svg").read_text()
 
 
+def test_a_panel_says_whose_episodes_were_cut(tmp_path: Path, drawn: list[Any]) -> None:
+    """Where some methods' were and some were not, whose returns cannot be compared."""
+    plain, cut = made_up("swimmer", "es", 0, 100), made_up("swimmer", "cv", 0, 25, train_horizon=250)
+    curve_panels({"a": {"es": [plain], "cv": [cut]}, "b": {"es": [plain]}, "c": {"cv": [cut]}}, tmp_path / "a.png")
+    said = [[text.get_text() for text in axes.texts] for axes in drawn[0].axes[:3]]
+    assert said == [["episodes cut after\nCV 250"], [], []]
+
+
 def test_what_falls_far_below_its_start_leaves_the_panel(tmp_path: Path, drawn: list[Any]) -> None:
     panel = {"es": [made_up("swimmer", "es", 0, 100, 0)], "cv": [made_up("swimmer", "cv", 0, -5000, 100)]}
     for within_reach in (False, True):

@@ -88,6 +88,10 @@ def _panel(axes: Any, panel: Panel, used: Mapping[str, Look], paces: Mapping[str
             highest.append(returns.max())
     if all(run.flat for runs in panel.values() for run in runs):
         axes.text(0.5, 0.7, "no reward was seen", transform=axes.transAxes, ha="center", fontsize=8)
+    cuts = {name: runs[0].config.train_horizon for name, runs in panel.items() if runs and runs[0].config.train_horizon}
+    if 0 < len(cuts) < len(panel):  # their returns are of fewer steps than the others'
+        note = "episodes cut after\n" + ", ".join(f"{name.upper()} {steps}" for name, steps in cuts.items())
+        axes.text(0.02, 0.98, note, transform=axes.transAxes, va="top", fontsize=6)
     bottom, top = axes.get_ylim()
     if max(abs(bottom), abs(top)) > 1e6:  # an LQR that blows up: a linear axis shows nothing
         axes.set_yscale("symlog", linthresh=1e3)
