@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+from typing import Any
 
 import numpy as np
-from conftest import tree_sum
+import pytest
+from conftest import Collector, tree_sum
 
+import quell
+from quell.estimate import Needs
+from quell.estimate.control_variate.advantage import AdvantageControlVariate
+from quell.estimate.control_variate.refereed import RefereedControlVariate
 from quell.estimate.policy_gradient import padded_length
-from quell.estimate.reduce import LEAVES, Tree, blocks, shards
+from quell.estimate.reduce import LARGE, LEAVES, TOGETHER, Tree, _alike, blocks, shards
+from quell.policy import Policy
+from quell.policy.fisher import Metric, factors
 
 RNG = np.random.default_rng(0)
 
@@ -43,3 +52,35 @@ def test_any_split_of_the_tree_gives_the_same_bits() -> None:
             for node, sums in held.nodes.items():
                 whole.add(node, sums)
         assert (whole.total["x"] == tree_sum(parts)["x"]).all()
+
+
+def test_what_is_looked_at_together_is_of_one_padded_length() -> None:
+    steps = RNG.integers(1, 1500, size=2 * 700) // RNG.integers(1, 40, size=2 * 700) + 1
+    cut = blocks(700)
+    longest = [padded_length(int(steps[2 * pair : 2 * pair + 2].max()), TOGETHER) for pair in range(700)]
+    groups = list(_alike(steps, cut, range(100, 650), 1000))
+    assert sorted({leaf for group in groups for leaf in group}) == list(range(100, 650))
+    for group in groups:
+        (length,) = {longest[leaf] for leaf in group}
+        assert len(group) == TOGETHER // length, "filled up with its last"
+        assert group == sorted(group)
+    assert list(_alike(steps, cut, range(700), LARGE)) == [[leaf] for leaf in range(700)], "large policies alone"
+
+
+@pytest.mark.parametrize("cls", [AdvantageControlVariate, RefereedControlVariate])
+def test_together_or_one_after_the_other_to_the_last_bit(cls: Any) -> None:
+    """Episodes of hoppers that fall after ten to a hundred steps, one of them with a reward that is none."""
+    alone = type("Alone", (cls,), {"needs": Needs(perturbed=True, trajectories=True)})
+    data = Collector(quell.tasks.get("hopper", horizon=300), Policy(11, 3, hidden=(8, 8)), pairs=30)
+    theta = data.theta()
+    batch, estimator = data.batch(theta), cls()
+    batch.rollouts.rewards[12, 3] = np.nan
+    assert batch.rollouts.trajectories is not None
+    metric = Metric.of(data.policy, factors(data.policy)(theta, batch.rollouts.trajectories.obs[:, 0]))
+    state = data.estimate(estimator, data.batch(theta, 1)).state
+    batch = dataclasses.replace(batch, metric=metric)
+    assert len({padded_length(int(steps), 300) for steps in batch.rollouts.steps.reshape(-1, 2).max(axis=1)}) > 1
+    together, each = (data.sums(one, batch, state) for one in (estimator, alone()))
+    assert estimator.needs.together
+    assert together.keys() == each.keys()
+    assert all((together[name] == each[name]).all() for name in each)

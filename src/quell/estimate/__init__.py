@@ -24,6 +24,8 @@ class Needs:
     trajectories: bool
     updates: int = 1
     """Gradient steps per batch."""
+    together: bool = False
+    """`terms` take several pairs too, in front of every array that is a pair's own, and return theirs likewise."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,8 @@ class Rows:
     pairs: dict[str, Array]
     shared: dict[str, Any] = field(default_factory=dict)
 
-    def row(self, pair: int) -> dict[str, Any]:
-        """What `terms` gets for one pair."""
+    def row(self, pair: Any) -> dict[str, Any]:
+        """What `terms` gets for one pair (or several)."""
         return {name: values[pair] for name, values in self.pairs.items()} | self.shared
 
     def part(self, pairs: range) -> "Rows":

@@ -53,7 +53,7 @@ class WithCritic:
         return Rows(pairs, {"scale": np.asarray(scale or np.inf)} | counted | self.critic.shared(state, batch.pairs))
 
     def advantages(self, xp: Any, pair: Pair, row: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """(A_t [2, t] up to the longest episode's end, what the critic learns from the pair)."""
+        """(A_t [..., 2, t] up to the longest episode's end, what the critic learns from the pair)."""
         return self.advantages_at(self.gamma, self.trace, xp, pair, row)
 
     def advantages_at(
@@ -61,18 +61,18 @@ class WithCritic:
     ) -> tuple[Any, dict[str, Any]]:
         """`advantages` of any discount and lambda; `row` has the weights of the critic for them."""
         end = min(recorded_length(xp, pair), row["rewards"].shape[-1])
-        obs, time = pair.obs[:, :end], row["time"][:end]
-        running = xp.arange(end) < xp.asarray(pair.steps)[:, None]
+        obs, time = pair.obs[..., :end, :], row["time"][:end]
+        running = xp.arange(end) < xp.asarray(pair.steps)[..., None]
         values = xp.where(running, self.critic.predict(xp, row, obs, time), 0.0)
-        rewards = xp.where(running, row["rewards"][:, :end], 0.0)
+        rewards = xp.where(running, row["rewards"][..., :end], 0.0)
         found = generalised_advantages(xp, rewards, values, pair.steps, row["terminated"], gamma, trace)
         return found, self.critic.terms(xp, row, obs, time, found + values, pair.steps)
 
     def gradients(self, xp: Any, problem: Problem, pair: Pair, row: dict[str, Any], thetas: Any, found: Any) -> Any:
-        """sum_t A_t / s grad log pi of both members, [2, d], given their advantages."""
-        behind = recorded_length(xp, pair) - found.shape[1]
-        weights = xp.concatenate([found / row["scale"], xp.zeros((2, behind))], axis=1)
-        return pair_scores(xp, problem.policy, pair, thetas, weights[:, None])[:, 0]
+        """sum_t A_t / s grad log pi of both members, [..., 2, d], given their advantages."""
+        behind = recorded_length(xp, pair) - found.shape[-1]
+        weights = xp.concatenate([found / row["scale"], xp.zeros((*found.shape[:-1], behind))], axis=-1)
+        return pair_scores(xp, problem.policy, pair, thetas, weights[..., None, :])[..., 0, :]
 
 
 def earned_alike(batch: Batch) -> bool:

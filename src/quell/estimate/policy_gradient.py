@@ -55,7 +55,7 @@ def by_pair(values: Array) -> Array:
 
 
 def pair_scores(xp: Any, policy: Policy, pair: Pair, thetas: Any, weights: Any) -> Any:
-    """sum_t weights[m, k, t] grad log pi_{theta_m}(a_t | s_t) for the two members of a pair: [2, k, d] float32.
+    """sum_t weights[m, k, t] grad log pi_{theta_m}(a_t | s_t) for the members of a pair: [..., 2, k, d] float32.
 
     Steps are padded to a power of two (at most the horizon), so that few shapes are ever compiled; padding weighs 0.
     The shape depends on the pair alone, never on who computes it, which keeps results bit-identical.
@@ -63,14 +63,14 @@ def pair_scores(xp: Any, policy: Policy, pair: Pair, thetas: Any, weights: Any) 
     from quell.policy.likelihood import weighted_scores
 
     end = recorded_length(xp, pair)
-    obs, actions, counted = pair.obs[:, :end], pair.actions[:, :end], xp.asarray(weights[:, :, :end], xp.float32)
-    return xp.asarray(weighted_scores(policy)(thetas, obs, actions, counted))
+    obs, actions, counted = pair.obs[..., :end, :], pair.actions[..., :end, :], weights[..., :end]
+    return xp.asarray(weighted_scores(policy)(thetas, obs, actions, xp.asarray(counted, xp.float32)))
 
 
 def recorded_length(xp: Any, pair: Pair) -> int:
     """How many steps of a pair are looked at: in NumPy the next power of two, in JAX all."""
     assert pair.obs is not None, "this estimator needs recorded trajectories"
-    horizon = int(pair.obs.shape[1])
+    horizon = int(pair.obs.shape[-2])
     return padded_length(int(pair.steps.max()), horizon) if xp is np else horizon
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from quell.estimate import Estimator, Problem, Rows
+from quell.estimate.policy_gradient import padded_length
 from quell.perturb import Draw, draw_pair
 from quell.types import Array, Batch, Episodes, Pair, Rollouts, Sums
 
@@ -24,6 +25,7 @@ Mapper = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 COLLECTED = "collected."
 """Terms whose names begin so are rows that pairs hand over: put one behind the other, in the order of pairs."""
 LEAVES = 1024  # also the largest number of workers that can share an iteration
+TOGETHER, LARGE = 1024, 1 << 20  # steps of a member, and numbers in their parameters, that are looked at together
 
 
 def blocks(pairs: int) -> list[range]:
@@ -67,12 +69,17 @@ class Tree:
         return total
 
 
-def pair_of(problem: Problem, episodes: Episodes, rollouts: Rollouts, pair: int) -> Pair:
-    """What `terms` sees of one pair of a batch."""
-    rows = slice(2 * pair, 2 * pair + 2)
-    paths = rollouts.trajectories
-    recorded = (paths.obs[rows], paths.actions[rows]) if paths is not None else ()
-    return Pair(directions_of(problem, episodes, pair), rollouts.steps[rows], *recorded)
+def pair_of(problem: Problem, episodes: Episodes, rollouts: Rollouts, pair: Any) -> Pair:
+    """What `terms` sees of one pair of a batch; or of several, in front of every array, with trajectories up to where
+    the longest episode ends, padded."""
+    steps, paths, end = rollouts.steps.reshape(-1, 2)[pair], rollouts.trajectories, None
+    if np.ndim(pair):
+        eps: Any = np.array([directions_of(problem, episodes, int(one)) for one in pair])
+        end = padded_length(int(steps.max()), rollouts.rewards.shape[1])
+    else:
+        eps = directions_of(problem, episodes, pair)
+    recorded = vars(paths).values() if paths is not None else ()
+    return Pair(eps, steps, *(array.reshape(-1, 2, *array.shape[1:])[pair, :, :end] for array in recorded))
 
 
 def directions_of(problem: Problem, episodes: Episodes, pair: int) -> tuple[Array, Array]:
@@ -93,37 +100,59 @@ def sum_by_loop(
     leaves: range | None = None,
     mapper: Mapper = map,
 ) -> dict[Node, Sums]:
-    """Sums of the pairs of some blocks (all of them by default), one pair after the other, in float64. They are merged
-    as far as whole subtrees go: for all blocks, into one node. `rows` are those of these pairs."""
+    """Sums of the pairs of some blocks (all by default), one after the other or short ones together, in float64.
+    They are merged as far as whole subtrees go: for all blocks, into one node. `rows` are those of these pairs."""
     cut = blocks(batch.pairs)
     leaves = range(len(cut)) if leaves is None else leaves
-    first = cut[leaves[0]].start
+    first, good, together = cut[leaves[0]].start, rows.pairs["good"], estimator.needs.together
 
-    def block(leaf: int) -> Sums:
-        sums: Sums = {}
+    def terms(pair: Any) -> dict[str, Any]:
+        seen = pair_of(problem, batch.episodes, batch.rollouts, pair)
+        return estimator.terms(problem, seen, rows.row(pair - first), theta)
+
+    def block(group: list[int]) -> dict[int, Sums]:
+        pairs = [pair for leaf in group for pair in cut[leaf]]
         with np.errstate(all="ignore"):
-            for number in cut[leaf]:
-                pair, row = pair_of(problem, batch.episodes, batch.rollouts, number), rows.row(number - first)
-                _accumulate(sums, estimator.terms(problem, pair, row, theta), good=bool(row["good"]))
-        return sums
+            each: Iterator[dict[str, Any]] = map(terms, pairs)
+            if together:
+                found = terms(np.array(pairs))
+                each = ({name: values[k] for name, values in found.items()} for k in range(len(pairs)))
+            return {leaf: _summed(each, [good[pair - first] for pair in cut[leaf]]) for leaf in group}
 
+    groups = _alike(batch.rollouts.steps, cut, leaves, problem.policy.dim) if together else ([leaf] for leaf in leaves)
     tree = Tree(len(cut))
     with calm():
-        for leaf, sums in zip(leaves, mapper(block, leaves), strict=True):
+        for leaf, sums in itertools.chain.from_iterable(part.items() for part in mapper(block, groups)):
             tree.add((0, leaf), sums)
     return tree.nodes
 
 
-def _accumulate(sums: Sums, terms: dict[str, Any], *, good: bool) -> None:
-    """Add terms in place, in float64; those of a bad pair count 0, whatever they are."""
-    for name, term in terms.items():
-        if name.startswith(COLLECTED):
-            own = np.asarray(term) if good else np.asarray(term)[:0]
-            sums[name] = _joined(name, sums[name], own) if name in sums else own
-        else:
-            sums.setdefault(name, np.zeros(np.shape(term)))
-            if good:
-                sums[name] += term
+def _alike(steps: Array, cut: list[range], leaves: range, dim: int) -> Iterator[list[int]]:
+    """Leaves to be looked at together: of one padded length, and as many as have `TOGETHER` steps of a member. In the
+    end some are left, and the last of them is there again and again, so that few shapes are ever compiled."""
+    waiting: dict[tuple[int, int], list[int]] = {}
+    for leaf in leaves:
+        length = padded_length(int(steps[2 * cut[leaf].start : 2 * cut[leaf].stop].max()), TOGETHER)
+        kind = length, max(1, min(TOGETHER // length, LARGE // dim) // len(cut[0]))
+        waiting.setdefault(kind, []).append(leaf)
+        if len(waiting[kind]) == kind[1]:
+            yield waiting.pop(kind)
+    yield from (group + group[-1:] * (room - len(group)) for (_, room), group in waiting.items())
+
+
+def _summed(each: Iterator[dict[str, Any]], good: list[bool]) -> Sums:
+    """The sum of the next terms, in float64; those of a bad pair count 0, whatever they are."""
+    sums: Sums = {}
+    for sound, terms in zip(good, each, strict=False):
+        for name, term in terms.items():
+            if name.startswith(COLLECTED):
+                own = np.asarray(term) if sound else np.asarray(term)[:0]
+                sums[name] = _joined(name, sums[name], own) if name in sums else own
+            else:
+                sums.setdefault(name, np.zeros(np.shape(term)))
+                if sound:
+                    sums[name] += term
+    return sums
 
 
 def _joined(name: str, left: Array, right: Array) -> Array:

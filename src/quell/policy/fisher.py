@@ -132,17 +132,19 @@ def _eigen(matrix: Any) -> tuple[Array, Array]:
 
 
 def whitened_products(xp: Any, policy: Policy, whitening: Any, vectors: Any, *, crossed: bool = True) -> Any:
-    """x' P x, x' P y, y' P y of two vectors [2, d] in each block, [blocks, 3], with P = (F + damping)^-1.
+    """x' P x, x' P y, y' P y of two vectors [..., 2, d] in each block, [..., blocks, 3], with P = (F + damping)^-1.
 
-    `whitening` is that of a Metric, or empty: then P = 1. Not `crossed`: only x' P x and y' P y, [blocks, 2].
+    `whitening` is that of a Metric, or empty: then P = 1. Not `crossed`: only x' P x and y' P y, [..., blocks, 2].
     """
     found = []
     for number, where in enumerate(policy.blocks):
-        part = vectors[:, where]
+        part = vectors[..., where]
         if len(whitening):
             left, right, root = whitening[number]
-            matrices = part.reshape(2, len(left), -1) if number < len(policy.layers) else part[:, None]
-            part = ((left.T @ matrices @ right if number < len(policy.layers) else matrices) * root).reshape(2, -1)
-        x, y = part
-        found.append(xp.stack([(x * x).sum(), *([(x * y).sum()] if crossed else []), (y * y).sum()]))
-    return xp.stack(found)
+            matrices = part.reshape(*part.shape[:-1], len(left), -1)
+            turned = left.T @ matrices @ right if number < len(policy.layers) else matrices
+            part = (turned * root).reshape(part.shape)
+        x, y = part[..., 0, :], part[..., 1, :]
+        products = [x * x, x * y, y * y] if crossed else [x * x, y * y]
+        found.append(xp.stack([product.sum(axis=-1) for product in products], axis=-1))
+    return xp.stack(found, axis=-2)

@@ -56,13 +56,17 @@ def weighted_scores(policy: Policy) -> Callable[..., Any]:
     """Compiled (theta [m, d], obs [m, t, o], actions [m, t, a], weights [m, k, t]) -> sums [m, k, d].
 
     sums[m, k] = sum_t weights[m, k, t] * grad log pi_{theta_m}(a_t | s_t): one forward pass serves all k weightings.
+    With an axis in front, these are gone through one after the other: whatever the company, the bits are the same.
     """
 
     def member(theta: jax.Array, obs: jax.Array, actions: jax.Array, weights: jax.Array) -> jax.Array:
         _, pullback = jax.vjp(lambda th: log_prob(policy, th, obs, actions), theta)
         return jax.vmap(lambda w: pullback(w)[0])(weights)
 
-    return jax.jit(jax.vmap(member))
+    def members(*arrays: jax.Array) -> jax.Array:
+        return jax.vmap(member)(*arrays) if arrays[0].ndim == 2 else jax.lax.map(lambda one: members(*one), arrays)
+
+    return jax.jit(members)
 
 
 @functools.lru_cache(maxsize=32)

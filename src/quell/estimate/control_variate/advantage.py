@@ -23,6 +23,7 @@ import numpy as np
 from quell.estimate import Estimate, Needs, Problem, Rows, compared
 from quell.estimate.advantage import WithCritic, earned_alike
 from quell.estimate.control_variate.coefficients import spread_of
+from quell.estimate.critic.network import NetworkCritic
 from quell.estimate.returns import finite_pairs, less_other_pairs
 from quell.estimate.score import pair_score
 from quell.perturb import perturbed
@@ -40,11 +41,15 @@ class AdvantageControlVariate(WithCritic):
     """ES and a policy gradient with a critic, each as far as it is the less noisy in the step's metric."""
 
     name: ClassVar[str] = "advantage"
-    needs: ClassVar[Needs] = Needs(perturbed=True, trajectories=True)
     gamma: Annotated[float, DISCOUNT] = 0.995
     trace: Annotated[float, SHARE] = 0.97
     decay: Annotated[float, SHARE] = 0.9
     """How much of the moments behind the coefficients survives a batch."""
+
+    @property
+    def needs(self) -> Needs:
+        together = isinstance(self.critic, NetworkCritic)  # others see one pair at a time
+        return Needs(perturbed=True, trajectories=True, together=together)
 
     def init(self, problem: Problem) -> State:
         layers = len(problem.policy.blocks)
@@ -75,14 +80,14 @@ class AdvantageControlVariate(WithCritic):
         return rows
 
     def terms(self, problem: Problem, pair: Pair, row: dict[str, Any], theta: Any, xp: Any = np) -> dict[str, Any]:
-        thetas = xp.stack([perturbed(theta, problem.directions.sigma, eps) for eps in pair.eps])
+        eps = xp.asarray(pair.eps)
         found, learned = self.advantages(xp, pair, row)
-        gradients = self.gradients(xp, problem, pair, row, thetas, found)
-        x = pair_score(xp, row["fitness"], pair.eps, problem.directions)
-        columns = xp.stack([x, x - (gradients[0] + gradients[1]) / 2])
+        gradients = self.gradients(xp, problem, pair, row, perturbed(theta, problem.directions.sigma, eps), found)
+        x = pair_score(xp, row["fitness"].T[..., None], xp.moveaxis(eps, -2, 0), problem.directions)
+        columns = xp.stack([x, x - (gradients[..., 0, :] + gradients[..., 1, :]) / 2], axis=-2)
         wide = columns.astype(np.float64) if xp is np else columns
         products = whitened_products(xp, problem.policy, row["metric"], wide)
-        return {"count": 1.0, "columns": wide, "products": products, **learned}
+        return {"count": xp.ones(x.shape[:-1]), "columns": wide, "products": products, **learned}
 
     def combine(self, problem: Problem, sums: Sums, rows: Rows, state: State) -> Estimate:
         count, (x, y), products = float(sums["count"]), sums["columns"], sums["products"]

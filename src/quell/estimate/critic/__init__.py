@@ -39,12 +39,12 @@ class Critic(Protocol):
 def generalised_advantages(
     xp: Any, rewards: Any, values: Any, steps: Any, terminated: Any, gamma: float, trace: float
 ) -> Any:
-    """A_t [2, t] for rewards and values [2, t] that are 0 after an episode's end; `trace` is lambda."""
+    """A_t [..., 2, t] for rewards and values [..., 2, t] that are 0 after an episode's end; `trace` is lambda."""
     positions = xp.arange(rewards.shape[-1])
-    last = xp.asarray(steps)[:, None] - 1
-    following = xp.concatenate([values[:, 1:], xp.zeros_like(values[:, :1])], axis=1)
+    last = xp.asarray(steps)[..., None] - 1
+    following = xp.concatenate([values[..., 1:], xp.zeros_like(values[..., :1])], axis=-1)
     if gamma < 1:
-        cut = (positions == last) & ~xp.asarray(terminated)[:, None]
+        cut = (positions == last) & ~xp.asarray(terminated)[..., None]
         following = xp.where(cut, values, following)
     delta = xp.where(positions <= last, rewards + gamma * following - values, 0.0)
     return discounted_sum(xp, delta, gamma * trace)

@@ -78,7 +78,7 @@ class NetworkCritic:
         return out * row["spread"] + row["centre"]
 
     def _inputs(self, xp: Any, obs: Any, time: Any) -> Any:
-        past = xp.broadcast_to(xp.asarray(time, xp.float32)[:, None], (*obs.shape[:-1], 1))
+        past = xp.broadcast_to(xp.asarray(time, xp.float32)[..., None], (*obs.shape[:-1], 1))
         return xp.concatenate([xp.asarray(clipped(xp, obs), xp.float32), past], axis=-1)
 
     def _forward(self, xp: Any, weights: dict[str, Any], h: Any) -> Any:
@@ -90,9 +90,11 @@ class NetworkCritic:
 
     def terms(self, xp: Any, row: dict[str, Any], obs: Any, time: Any, target: Any, steps: Any) -> dict[str, Any]:
         each = len(row["rows"]) // 2
-        chosen = (xp.asarray(steps)[:, None] - 1) * xp.arange(each) // max(each - 1, 1)
-        seen = xp.concatenate([self._inputs(xp, obs[m][chosen[m]], time[chosen[m]]) for m in range(2)])
-        return {"collected.seen": seen, "collected.target": xp.concatenate([target[m][chosen[m]] for m in range(2)])}
+        chosen = (xp.asarray(steps)[..., None] - 1) * xp.arange(each) // max(each - 1, 1)  # [..., 2, each]
+        seen = self._inputs(xp, xp.take_along_axis(obs, chosen[..., None], axis=-2), time[chosen])
+        targets = xp.take_along_axis(target, chosen, axis=-1)
+        front = chosen.shape[:-2]  # several pairs
+        return {"collected.seen": seen.reshape(*front, 2 * each, -1), "collected.target": targets.reshape(*front, -1)}
 
     def update(self, problem: Problem, state: State, sums: Sums, iteration: int) -> State:
         seen, target = sums["collected.seen"], sums["collected.target"]
