@@ -19,6 +19,7 @@ from quell.rollout.simulate import describe_members
 from quell.tasks.base import Task
 from quell.types import Array, Batch, Episodes, ObsStats, Rollouts, Sums
 
+FEW = 1 << 14  # numbers of a pair: with fewer, threads spend their time waiting for Python's lock
 COPIES = 16  # of theta, at least: a worker's, a step's state, directions, gradients in double precision
 
 
@@ -74,7 +75,10 @@ class CpuEngine(Engine):
         self, estimator: Estimator, batch: Batch, rows: Rows, theta: Array, leaves: range | None = None
     ) -> dict[Node, Sums]:
         """The sums of some blocks of pairs (all by default), whose rows these are."""
-        return sum_by_loop(estimator, self._problem, batch, rows, theta, leaves=leaves, mapper=self._threads.map)
+        policy, paths = self._problem.policy, batch.rollouts.trajectories
+        numbers = policy.dim + (2 * policy.obs_size * batch.rollouts.steps.mean() if paths else 0)
+        mapper = self._threads.map if numbers > FEW else map
+        return sum_by_loop(estimator, self._problem, batch, rows, theta, leaves=leaves, mapper=mapper)
 
     def close(self) -> None:
         self.crew.close()
