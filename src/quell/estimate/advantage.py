@@ -2,6 +2,11 @@
 
     g = 1/2N sum over members, sum_t A_t / s grad log pi(a_t | s_t)      A_t: GAE(gamma, lambda), s: returns' spread
 
+Near rewards are learned from first, far ones are less noisy once a gait is found, and which a task needs is not known
+before: so gamma and lambda may rise over the steps of a run, 1 - gamma and 1 - lambda geometrically,
+
+    1 - gamma(u) = (1 - gamma)^(1 - u) (1 - last_gamma)^u        u: share of `rise` that is past, at most 1
+
 With a natural step that also gains by the surrogate (`line_search`) this is what users of good libraries know as TRPO
 (Schulman et al., 2015); at theta + sigma eps it is the control variate of `control_variate.advantage`.
 """
@@ -15,14 +20,17 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
+from quell.errors import UsageError
 from quell.estimate import Estimate, Needs, Problem, Rows, total_variance
 from quell.estimate.critic import Critic, generalised_advantages
 from quell.estimate.critic.network import NetworkCritic
 from quell.estimate.policy_gradient import padded_length, pair_scores, recorded_length, spread_of_good
 from quell.estimate.returns import finite_pairs
 from quell.policy.network import Policy
-from quell.registry import DISCOUNT, SHARE
+from quell.registry import DISCOUNT, SHARE, Range
 from quell.types import Array, Batch, Pair, State, Sums
+
+NEARLY_ONE, PART = Range(above=0, below=1), Range(above=0, high=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,12 +41,30 @@ class WithCritic:
     """Discount of the advantages; 1 together with trace 1 is unbiased."""
     trace: Annotated[float, SHARE] = 0.95
     """lambda of GAE: how far an advantage trusts rewards over the critic."""
+    last_gamma: Annotated[float | None, NEARLY_ONE] = None
+    """What the discount rises to (none: it stays)."""
+    last_trace: Annotated[float | None, NEARLY_ONE] = None
+    """What lambda rises to (none: it stays)."""
+    rise: Annotated[float, PART] = 1.0
+    """Share of the run's steps over which they rise."""
     critic: Critic = field(default_factory=NetworkCritic)
     """The value function that advantages are measured against."""
+
+    def check(self) -> None:
+        for name, first, last in (("gamma", self.gamma, self.last_gamma), ("trace", self.trace, self.last_trace)):
+            if last is not None and last < first:
+                raise UsageError(f"estimator.last_{name} {last} is below estimator.{name} {first}: it can only rise")
+        if self.last_gamma is None and self.last_trace is None and self.rise != WithCritic.rise:
+            raise UsageError("estimator.rise is read only with estimator.last_gamma or estimator.last_trace")
 
     @property
     def biased(self) -> bool:
         return self.gamma < 1 or self.trace < 1
+
+    def discounting(self, progress: float) -> tuple[float, float]:
+        """(gamma, lambda) after a share of the run's steps."""
+        past = min(progress / self.rise, 1.0)
+        return _risen(self.gamma, self.last_gamma, past), _risen(self.trace, self.last_trace, past)
 
     def rows(self, batch: Batch, good: Array, state: State, scale: float) -> Rows:
         """What `gradients` needs: rewards up to the longest episode's end, and the critic's weights.
@@ -50,11 +76,13 @@ class WithCritic:
         rewards = rollouts.rewards[:, :longest].reshape(-1, 2, longest)
         pairs = {"good": good, "rewards": rewards, "terminated": rollouts.terminated.reshape(-1, 2)}
         counted = {"iteration": np.asarray(batch.episodes.iteration), "time": np.arange(horizon) / horizon}
-        return Rows(pairs, {"scale": np.asarray(scale or np.inf)} | counted | self.critic.shared(state, batch.pairs))
+        counted |= {"scale": np.asarray(scale or np.inf), "discounting": self.discounting(batch.progress)}
+        return Rows(pairs, counted | self.critic.shared(state, batch.pairs))
 
     def advantages(self, xp: Any, pair: Pair, row: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """(A_t [..., 2, t] up to the longest episode's end, what the critic learns from the pair)."""
-        return self.advantages_at(self.gamma, self.trace, xp, pair, row)
+        gamma, trace = row["discounting"]
+        return self.advantages_at(gamma, trace, xp, pair, row)
 
     def advantages_at(
         self, gamma: float, trace: float, xp: Any, pair: Pair, row: dict[str, Any]
@@ -73,6 +101,10 @@ class WithCritic:
         behind = recorded_length(xp, pair) - found.shape[-1]
         weights = xp.concatenate([found / row["scale"], xp.zeros((*found.shape[:-1], behind))], axis=-1)
         return pair_scores(xp, problem.policy, pair, thetas, weights[..., None, :])[..., 0, :]
+
+
+def _risen(first: float, last: float | None, past: float) -> float:
+    return first if last is None or past == 0 else 1 - (1 - first) ** (1 - past) * (1 - last) ** past
 
 
 def earned_alike(batch: Batch) -> bool:
@@ -161,7 +193,10 @@ class AdvantageGradient(WithCritic):
 
     def combine(self, problem: Problem, sums: Sums, rows: Rows, state: State) -> Estimate:
         count = float(sums["count"])
-        metrics = {"variance/method": total_variance(sums["g"], sums["gg"], count), "gamma": self.gamma}
+        metrics = {
+            "variance/method": total_variance(sums["g"], sums["gg"], count),
+            "gamma": rows.shared["discounting"][0],
+        }
         if count and np.isfinite(sums["g"]).all():
             state = self.critic.update(problem, state, sums, int(rows.shared["iteration"]))
         judge = None

@@ -67,16 +67,16 @@ class ClippedEpochs(WithCritic):
         policy, iteration = problem.policy, int(rows.shared["iteration"])
         steps = sums["collected.steps"]
         steps = steps[np.isfinite(steps).all(axis=1)]
-        width = spread(steps[:, -1]) if len(steps) else 0.0
+        width, gamma = spread(steps[:, -1]) if len(steps) else 0.0, rows.shared["discounting"][0]
         if not width > 0:
-            return Estimate(np.zeros(policy.dim, np.float32), state, {"gamma": self.gamma, "pg/kl": 0.0})
+            return Estimate(np.zeros(policy.dim, np.float32), state, {"gamma": gamma, "pg/kl": 0.0})
         weights = (steps[:, -1] - steps[:, -1].mean()) / width
         chosen, updates = self._order(generator(problem.seed, Purpose.EPOCHS, iteration), len(steps))
         data = padded_rows(np.column_stack([steps[:, :-1], weights]))
         adam = tuple(np.asarray(state[f"adam.{name}"], np.float32) for name in ("mean", "square", "time"))
         moved, adam, divergence, done = _train(self, policy)(rows.shared["theta"], adam, data, chosen, updates)
         way = np.asarray(moved) - rows.shared["theta"]
-        metrics = {"gamma": self.gamma, "pg/kl": float(divergence), "pg/updates": float(done)}
+        metrics = {"gamma": gamma, "pg/kl": float(divergence), "pg/updates": float(done)}
         if not np.isfinite(way).all() or not all(np.isfinite(part).all() for part in adam):
             return Estimate(np.full_like(way, np.nan), state, metrics)  # which the trainer skips, and counts
         mean, square, time = map(np.asarray, adam)

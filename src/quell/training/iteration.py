@@ -65,7 +65,8 @@ class Trainer:
         rollouts = self.engine.rollout(state.theta, episodes, state.obs if config.normalise_obs else None)
         with calm():
             metric = config.step.metric(self.problem.policy, state.step)
-        moved, row = self._update(state, Batch(state.theta, episodes, rollouts, metric))
+        batch = Batch(state.theta, episodes, rollouts, metric, state.steps / config.steps)
+        moved, row = self._update(state, batch)
         bad = bool(row["trouble/bad_pairs"] or row["trouble/skipped"])
         troubled = bad or bool(row["trouble/flat"] or row.get("trouble/cv_dropped"))
         elapsed, steps = time.perf_counter() - started, int(rollouts.steps.sum())

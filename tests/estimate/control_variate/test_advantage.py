@@ -10,6 +10,7 @@ import pytest
 from conftest import Collector
 from linear_gaussian import POLICY, THETA, LinearGaussian
 
+from quell.errors import UsageError
 from quell.estimate.advantage import AdvantageGradient
 from quell.estimate.control_variate.advantage import AdvantageControlVariate
 from quell.estimate.critic.network import NetworkCritic
@@ -59,3 +60,33 @@ def test_episodes_that_all_earn_the_same_teach_nothing(estimator: Any, reward: f
     same = dataclasses.replace(batch.rollouts, rewards=np.full_like(batch.rollouts.rewards, reward))
     found = data.estimate(estimator, dataclasses.replace(batch, rollouts=same), state)
     assert bool(np.any(found.gradient)) is moves
+
+
+RISING = {"gamma": 0.99, "trace": 0.9, "last_gamma": 0.9999, "last_trace": 0.999, "rise": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("progress", "expected"),
+    [(0.0, (0.99, 0.9)), (0.25, (0.999, 0.99)), (0.5, (0.9999, 0.999)), (1.0, (0.9999, 0.999))],
+)
+def test_discounts_rise_geometrically(progress: float, expected: tuple[float, float]) -> None:
+    assert AdvantageControlVariate(**RISING).discounting(progress) == pytest.approx(expected, rel=1e-12)
+    assert AdvantageControlVariate().discounting(progress) == (0.995, 0.97)
+
+
+@pytest.mark.parametrize("kind", [AdvantageControlVariate, AdvantageGradient])
+def test_a_batch_has_the_discount_of_its_time(kind: Any) -> None:
+    directions = Gaussian(sigma=0.3) if kind is AdvantageControlVariate else Unperturbed()
+    data = Collector(LinearGaussian(), POLICY, pairs=3, directions=directions)
+    rising = kind(**RISING)
+    now, first = (kind(gamma=gamma, trace=trace) for gamma, trace in map(rising.discounting, (0.3, 0.0)))
+    batch = dataclasses.replace(data.batch(THETA), progress=0.3)
+    found, expected, before = (data.estimate(e, batch, e.init(data.problem)) for e in (rising, now, first))
+    assert found.gradient.tobytes() == expected.gradient.tobytes() != before.gradient.tobytes()
+    assert found.metrics["gamma"] == now.gamma
+
+
+def test_discounts_do_not_fall() -> None:
+    for wrong in ({"last_gamma": 0.9}, {"last_trace": 0.5}, {"rise": 0.5}):
+        with pytest.raises(UsageError, match=r"can only rise|read only with"):
+            AdvantageControlVariate(**wrong).check()

@@ -116,7 +116,7 @@ class AdvantageControlVariate(WithCritic):
         estimates, which are as good as independent.
         """
         count, whitening = float(sums["count"]), rows.shared["metric"]
-        metrics = {"gamma": self.gamma, "trouble/cv_dropped": float(not sound)}
+        metrics = {"gamma": rows.shared["discounting"][0], "trouble/cv_dropped": float(not sound)}
         if not count or not problem.directions.independent:
             return metrics
         vectors = means if count > 1 else means - last

@@ -33,8 +33,11 @@ HUGE = 1e100  # a gain that cannot be squared says nothing; nor does the first, 
 class RefereedControlVariate(AdvantageControlVariate):
     """Natural CV whose discount is the one that has raised the undiscounted return most of late."""
 
-    gamma: ClassVar[float] = 1.0  # type: ignore[misc]  # these two are several here
+    gamma: ClassVar[float] = 1.0  # type: ignore[misc]  # these two are several here, and do not rise
     trace: ClassVar[float] = 1.0  # type: ignore[misc]
+    last_gamma: ClassVar[None] = None  # type: ignore[misc]
+    last_trace: ClassVar[None] = None  # type: ignore[misc]
+    rise: ClassVar[float] = 1.0  # type: ignore[misc]
     gammas: tuple[float, ...] = (0.995, 1.0)
     """Discounts to choose from."""
     traces: tuple[float, ...] = (0.97, 0.995)

@@ -43,9 +43,8 @@ def generalised_advantages(
     positions = xp.arange(rewards.shape[-1])
     last = xp.asarray(steps)[..., None] - 1
     following = xp.concatenate([values[..., 1:], xp.zeros_like(values[..., :1])], axis=-1)
-    if gamma < 1:
-        cut = (positions == last) & ~xp.asarray(terminated)[..., None]
-        following = xp.where(cut, values, following)
+    cut = (positions == last) & ~xp.asarray(terminated)[..., None] & (gamma < 1)
+    following = xp.where(cut, values, following)
     delta = xp.where(positions <= last, rewards + gamma * following - values, 0.0)
     return discounted_sum(xp, delta, gamma * trace)
 
