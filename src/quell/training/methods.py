@@ -143,16 +143,28 @@ NATURAL_TASKS: dict[str, dict[str, Any]] = {
     "lqr-302": UNSTABLE,
 }
 """Found by `quell tune` on seeds from 100 up (results/tuning)."""
+WIDE = {"step.lr": 0.03, "directions.sigma": 0.1, "pairs": 20, "policy.init_std": 0.14, **BOUNDED}
+"""Many large perturbations."""
+RESTLESS = {**WIDE, "step.lr": 0.1, "policy.init_std": 0.37, "normalise_obs": False}
+CAREFUL = {**RESTLESS, "step.lr": 0.003, "directions.sigma": 0.01, "pairs": 10, "policy.init_std": 0.14}
+"""Where a policy is better off standing than falling: little of everything."""
 ES_TASKS: dict[str, dict[str, Any]] = {
     "lqr": {"step": UNSTABLE["step"]},
     "lqr-302": {"step": UNSTABLE["step"]},
     "hopper": {"directions.sigma": 0.05, "pairs": 10, **BOUNDED},
-    "walker2d": {"step.lr": 0.03, "directions.sigma": 0.1, "pairs": 20, "policy.init_std": 0.14, **BOUNDED},
+    "walker2d": WIDE,
+    "inverted-double-pendulum": WIDE,
+    "ant": CAREFUL,
+    "dm-cartpole-balance": CAREFUL,
+    "dm-quadruped-walk": RESTLESS,
+    "dm-pendulum-swingup": RESTLESS,
 }
 """Likewise, for ES; elsewhere what was in use did best."""
+AGAIN_AND_AGAIN = {"estimator.epochs": 20, "estimator.gamma": 0.98, "estimator.trace": 0.97}
+QUICK = {"estimator.lr": 1e-3, "estimator.trace": 0.9, "policy.init_std": 0.14}
 PROXIMAL_TASKS: dict[str, dict[str, Any]] = {
-    "halfcheetah": {"estimator.lr": 1e-3, "estimator.trace": 0.9, "policy.init_std": 0.14},
-    "dm-cheetah-run": {"estimator.lr": 1e-3, "estimator.trace": 0.9, "policy.init_std": 0.14},
+    **dict.fromkeys(("halfcheetah", "dm-cheetah-run", "ant"), QUICK),
+    "dm-cartpole-two-poles": {**AGAIN_AND_AGAIN, "policy.init_std": 1.0},
     "hopper": {"policy.init_std": 1.0},
     "walker2d": {"policy.init_std": 1.0},
     "swimmer": {"estimator.gamma": 1.0, "estimator.trace": 0.995, "critic.updates": 400},  # see NATURAL_TASKS
@@ -160,9 +172,16 @@ PROXIMAL_TASKS: dict[str, dict[str, Any]] = {
     "dm-quadruped-walk": {**ANYWHERE, **NEAR, **SHORT},
     "dm-quadruped-escape": {**ANYWHERE, **SHORT},
 } | dict.fromkeys(("dm-hopper-stand", "dm-hopper-hop", "dm-pendulum-swingup"), ANYWHERE)
+ALL_DIRECTIONS = {"directions.sigma": 0.05, "step.lr": 0.003, "estimator.top": 1.0}
 LINEAR_TASKS: dict[str, dict[str, Any]] = {
-    task: {"estimator.per_step": -1.0} for task in ("hopper", "walker2d", "ant")
-} | {"humanoid": {"estimator.per_step": -5.0}}
+    **{task: {"estimator.per_step": -1.0} for task in ("hopper", "walker2d")},
+    "ant": {"estimator.per_step": -1.0, "directions.sigma": 0.1, "step.lr": 0.003, "pairs": 16},
+    "humanoid": {"estimator.per_step": -5.0},
+    "dm-cartpole-two-poles": ALL_DIRECTIONS,
+    "gym:LunarLander-v3": ALL_DIRECTIONS,
+    "dm-pendulum-swingup": {"step.lr": 0.01},
+    "dm-quadruped-walk": {"step.lr": 0.003, "pairs": 16},
+}
 """The authors of ARS leave out what survival alone is paid."""
 NATURAL_SPACE: dict[str, tuple[Any, ...]] = {
     "step.kl": (0.02, 0.05, 0.1, 0.2),
@@ -282,10 +301,10 @@ def make_config(
     config = _choose(config, asked)
     if preset == "tuned":
         said = {n: v for n, v in played.tuned.items() if not chosen.own_tasks or n == "policy.actions"}
-        for tuned in (TUNED, {**chosen.tuned, **fitting}, said, chosen.by_task.get(played.name, {})):
+        own = {**chosen.settings, **fitting}  # what a method is, whatever tasks say
+        for tuned in (TUNED, {**chosen.tuned, **fitting}, said, own, chosen.by_task.get(played.name, {})):
             config = replace(config, tuned, lenient=True)
-        config = _choose(replace(config, {**chosen.settings, **fitting}, lenient=True), asked)
-        config = _fit(config)
+        config = _fit(_choose(config, asked))
     return replace(config, asked)
 
 
