@@ -43,7 +43,7 @@ class Arguments:
 
     tasks: tuple[str, ...] = ("hopper", "swimmer")
     seeds: tuple[int, ...] = (100, 101)
-    iterations: tuple[int, ...] = (5, 10, 20, 40, 80)
+    iterations: tuple[int, ...] = (5, 10, 20, 40, 60)
     """Where to measure."""
     estimates: int = 30
     """Steps to try along each discount."""
@@ -85,7 +85,7 @@ def main(arguments: Arguments) -> None:
         for seed in arguments.seeds:
             result = quell.train(
                 task,
-                steps=5000 * last,
+                steps=10_000 * last,
                 seed=seed,
                 out=arguments.runs,
                 name=f"seed{seed}",

@@ -9,18 +9,18 @@ from pathlib import Path
 import learning
 import numpy as np
 import pytest
+from printed import RESULTS, check, page, rows
 
 from quell.runs.record import read
 from quell.stats import verdict
-
-RESULTS = Path(__file__).parents[2] / "results"
 
 
 @pytest.mark.parametrize(
     "folder", ["learning", "step-size", "step-size/walker2d", "initial-policy", "front-door", "lqr", "one-setting"]
 )
 def test_the_committed_tables_are_what_the_records_give(folder: str) -> None:
-    files = [path for path in (RESULTS / folder).glob("*.json") if path.name not in ("untrained.json", "rounds.json")]
+    others = ("untrained.json", "rounds.json", "referee.json")
+    files = [path for path in (RESULTS / folder).glob("*.json") if path.name not in others]
     assert learning.table(learning.read_groups(files)) == (RESULTS / folder / "table.md").read_text()
 
 
@@ -50,7 +50,7 @@ def test_one_setting_for_two_tasks() -> None:
             "": [RESULTS / "benchmark" / "summaries" / f"{task}-cv-{seed}.json" for seed in range(5)],
             **{
                 label: [RESULTS / "one-setting" / f"{task}-tuned-cv-{label}-1000000-{seed}.json" for seed in range(5)]
-                for label in ("referee", "referee-fixed")
+                for label in ("referee", "referee-fixed", "rising")
             },
         }
         for files in groups.values():
@@ -131,3 +131,30 @@ def test_what_trades_one_task_for_the_other() -> None:
             assert {(r.estimator.gamma, r.estimator.trace) for r in (read(f).config for f in files)} == {  # type: ignore[attr-defined]
                 (float(gamma), float(trace))
             }
+
+
+def test_discounts_that_rise() -> None:
+    """The table of leads in results/one-setting/README.md, and what docs/natural.md says of those that were chosen."""
+    shown = {row[0].strip("`"): row[2:] for row in rows("results/one-setting/README.md", "| label | what is different")}
+    for label, cells in shown.items():
+        for task, cell in zip(("hopper", "swimmer"), cells, strict=True):
+            files = sorted((RESULTS / "one-setting" / "leads").glob(f"{task}-tuned-cv-{label}-1000000-*.json"))
+            assert cell == ", ".join(f"{np.mean(read(file).final['mean_action']):.0f}" for file in files), label
+    assert f"were on their way ({shown['rise1'][1]})" in page("docs/natural.md")
+
+
+def test_what_a_perfect_referee_would_say() -> None:
+    """docs/natural.md against its file, and that the file says so."""
+    facts = json.loads((RESULTS / "one-setting" / "referee.json").read_text())["rows"]
+    shown = list(rows("docs/natural.md", "| task | seed | iteration | return there"))
+    assert len(shown) == len(facts) == 20
+    for (task, *cells), one in zip(shown, facts, strict=True):
+        assert task == one["task"]
+        numbers = [one["seed"], one["iteration"], one["return"], *one["near"], *one["far"], *one["difference"]]
+        check(" ".join(cells), numbers)
+    over = {task: [one for one in facts if one["task"] == task] for task in ("hopper", "swimmer")}
+    running = [one for one in over["hopper"] if one["return"] > 1000]
+    assert all(one["difference"][0] < 0 for one in running), "far is ahead of near in every hopper that runs"
+    assert sum(one["difference"][2] < 0 for one in running) >= 4, "and told so in most"
+    told = [one["difference"] for one in over["swimmer"] if one["difference"][1] > 0 or one["difference"][2] < 0]
+    assert sum(low > 0 for _, low, _ in told) > len(told) / 2
