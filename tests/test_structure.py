@@ -90,8 +90,8 @@ BEYOND_IN_SHARED_FILES = 2_045
 They added, net, when they did (`git log --numstat` over their commits), 2,105: 325 for presets, methods and batches in
 steps, 570 for faults, 1,080 for the front door (bad input, films, environments of a script, the best policy, series of
 a report), and 130 for biases in every metric of `quell variance`. Those files have been cut since, and 1,940 is left;
-12 came with the line search of TRPO, 25 with episodes of training that are cut and the presets of the last tasks, 39 with
-short pairs that natural CV looks at together, 29 with discounts that rise and presets of peers.
+12 came with the line search of TRPO, 25 with episodes of training that are cut and the presets of the last tasks, 39
+with short pairs that natural CV looks at together, 29 with discounts that rise and presets of peers.
 """
 
 
