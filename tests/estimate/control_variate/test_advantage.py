@@ -62,7 +62,7 @@ def test_episodes_that_all_earn_the_same_teach_nothing(estimator: Any, reward: f
     assert bool(np.any(found.gradient)) is moves
 
 
-RISING = {"gamma": 0.99, "trace": 0.9, "last_gamma": 0.9999, "last_trace": 0.999, "rise": 0.5}
+RISING: dict[str, Any] = {"gamma": 0.99, "trace": 0.9, "last_gamma": 0.9999, "last_trace": 0.999, "rise": 0.5}
 
 
 @pytest.mark.parametrize(
@@ -87,6 +87,7 @@ def test_a_batch_has_the_discount_of_its_time(kind: Any) -> None:
 
 
 def test_discounts_do_not_fall() -> None:
-    for wrong in ({"last_gamma": 0.9}, {"last_trace": 0.5}, {"rise": 0.5}):
+    wrongs: list[dict[str, Any]] = [{"last_gamma": 0.9}, {"last_trace": 0.5}, {"rise": 0.5}]
+    for wrong in wrongs:
         with pytest.raises(UsageError, match=r"can only rise|read only with"):
             AdvantageControlVariate(**wrong).check()
