@@ -23,7 +23,6 @@ import numpy as np
 from quell.estimate import Estimate, Needs, Problem, Rows, compared
 from quell.estimate.advantage import WithCritic, earned_alike
 from quell.estimate.control_variate.coefficients import spread_of
-from quell.estimate.critic.network import NetworkCritic
 from quell.estimate.returns import finite_pairs, less_other_pairs
 from quell.estimate.score import pair_score
 from quell.perturb import perturbed
@@ -48,8 +47,7 @@ class AdvantageControlVariate(WithCritic):
 
     @property
     def needs(self) -> Needs:
-        together = isinstance(self.critic, NetworkCritic)  # others see one pair at a time
-        return Needs(perturbed=True, trajectories=True, together=together)
+        return Needs(perturbed=True, trajectories=True, together=getattr(self.critic, "together", False))
 
     def init(self, problem: Problem) -> State:
         layers = len(problem.policy.blocks)

@@ -21,6 +21,11 @@ from quell.types import State, Sums
 class Critic(Protocol):
     """One kind of value function; its fields are its settings."""
 
+    @property
+    def together(self) -> bool:
+        """Whether `predict` and `terms` take several pairs too, as `Needs.together` says."""
+        return False
+
     def init(self, problem: Problem) -> State: ...
 
     def shared(self, state: State, pairs: int) -> dict[str, Any]:

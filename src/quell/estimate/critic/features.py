@@ -14,6 +14,7 @@ class FeaturesCritic:
     """Linear in the observation, its square, time, and tanh units whose weights are random and stay so."""
 
     name: ClassVar[str] = "features"
+    together: ClassVar[bool] = False
     units: Annotated[int, SIZE] = 128
     """Random tanh units."""
     decay: Annotated[float, SHARE] = 0.8

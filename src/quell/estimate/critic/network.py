@@ -28,6 +28,7 @@ class NetworkCritic:
     """tanh units, trained after each batch."""
 
     name: ClassVar[str] = "network"
+    together: ClassVar[bool] = True
     hidden: tuple[int, ...] = (64, 64)
     """Sizes of the hidden layers."""
     lr: Annotated[float, POSITIVE] = 1e-3
