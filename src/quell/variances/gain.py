@@ -34,7 +34,7 @@ class Gain:
     size: float
     gain: Interval
     over_es: Interval  # the same less that of ES steps, on the same episodes
-    changes: tuple[float, ...] = ()  # of every step: those of two rows are on the same episodes, and can be subtracted
+    changes: list[float]  # of every step: those of two rows are on the same episodes, and can be subtracted
 
 
 def parse_step(word: str) -> tuple[Kind, float]:
@@ -90,6 +90,6 @@ def gains(
             session.tell("steps", m + 1, estimates)
     over_es = {job: own - changes.get(("es", *job[1:]), np.full(estimates, np.nan)) for job, own in changes.items()}
     return [
-        Gain(*job, gain=t_interval(own), over_es=t_interval(over_es[job]), changes=tuple(own.tolist()))
+        Gain(*job, gain=t_interval(own), over_es=t_interval(over_es[job]), changes=own.tolist())
         for job, own in changes.items()
     ]
