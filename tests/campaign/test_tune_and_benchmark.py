@@ -18,8 +18,6 @@ from quell.runs.record import Record, read_group
 from quell.training.methods import make_config
 
 RESULTS = Path(__file__).parents[2] / "results"
-BEFORE_THE_LINE_SEARCH = {("ant", seed) for seed in range(3)}
-"""Runs of TRPO from before it had one; results/benchmark/README.md names them."""
 
 
 def pretend(job: object, value: float) -> None:
@@ -145,8 +143,6 @@ class TestPublished:
             asked = {"seed": record.config.seed, "steps": record.config.steps, "eval_every": 0}
             today = make_config(record.config.task, record.config.method, "tuned", asked)
             differing = changed(record.config, today)
-            if record.config.method == "trpo" and (record.config.task, record.config.seed) in BEFORE_THE_LINE_SEARCH:
-                differing = [name for name in differing if name != "estimator.line_search"]
             assert differing == [], (record.config.task, record.config.method)
 
     def test_the_line_search_acts_rarely(self) -> None:

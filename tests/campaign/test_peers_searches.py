@@ -1,0 +1,75 @@
+"""What results/tuning/README.md and docs/benchmark.md say of the peers' searches on single tasks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from printed import RESULTS, page, says
+
+from quell.runs.record import read
+from quell.training.methods import make_config
+
+SEEDS = range(100, 104)
+TAKEN = {
+    "es": {
+        **{"ant": 2, "dm-cartpole-balance": 2, "inverted-double-pendulum": 4},
+        **{"dm-quadruped-walk": 9, "dm-pendulum-swingup": 9},
+    },
+    "ars": {
+        **{"ant": 7, "gym:LunarLander-v3": 5, "dm-quadruped-walk": 11},
+        **{"dm-cartpole-two-poles": 5, "dm-pendulum-swingup": 6},
+    },
+    "ppo": {"ant": 1, "dm-cartpole-two-poles": 4},
+}
+"""Method -> task -> the trial that became its preset."""
+
+
+def score(name: str) -> float:
+    """Mean over the seeds of what a setting's final policies earn."""
+    files = [RESULTS / "tuning" / f"{name}-{seed}.json" for seed in SEEDS]
+    return float(np.mean([np.mean(read(file).final["mean_action"]) for file in files]))
+
+
+def trial(method: str, task: str, number: int) -> float:
+    return score(f"{method}/{task.replace(':', '-')}-trial{number:02d}")
+
+
+@pytest.mark.parametrize("method", TAKEN)
+def test_what_was_found_is_better_and_in_use(method: str) -> None:
+    said = page("results/tuning/README.md").partition("A ninth series")[2].partition(f"* {method}: ")[2]
+    for task, number in TAKEN[method].items():
+        best, before = trial(method, task, number), trial(method, task, 0)
+        assert best > before
+        assert f"{task} {best:.0f} ({before:.0f}" in said, (task, best, before)
+        one = read(RESULTS / f"tuning/{method}/{task.replace(':', '-')}-trial{number:02d}-100.json").config
+        today = make_config(task, method, "tuned", {"seed": 100, "steps": 250_000, "eval_every": 0})
+        assert one == today, task
+
+
+@pytest.mark.parametrize(
+    ("method", "task", "number", "over_1e6"),
+    [
+        ("es", "dm-cartpole-two-poles", 1, ("trial01", "trial00")),
+        ("ars", "dm-cartpole-two-poles", 5, ("trial05", "trial00")),
+        ("ppo", "dm-cartpole-two-poles", 4, ("trial04", "trial00")),
+        ("ppo", "dm-cartpole-balance", 11, ("trial11", "trial00")),
+        ("ppo", "gym-LunarLander-v3", 7, ("trial07", "trial00")),
+        ("ppo", "dm-quadruped-walk", 1, ("h250-quick", "h250-g97")),
+    ],
+)
+def test_runs_of_1e6_steps_decided(method: str, task: str, number: int, over_1e6: tuple[str, str]) -> None:
+    found, before = (score(f"settings/{task}-{method}-{label}") for label in over_1e6)
+    assert (found > before) == (TAKEN[method].get(task) == number)
+    if task != "dm-quadruped-walk":  # whose seeds are given one by one
+        text = page("results/tuning/README.md").partition("A ninth series")[2]
+        assert f"{found:.0f} and {before:.0f}" in text or f"({found:.0f}; {before:.0f})" in text, (found, before)
+
+
+def test_what_the_page_says() -> None:
+    for words, task in (
+        ("On the seeds of the search ES went from", "ant"),
+        ("to 1010 on ant, from", "dm-cartpole-balance"),
+        ("on dm-cartpole-balance and from", "inverted-double-pendulum"),
+    ):
+        says("docs/benchmark.md", words, [trial("es", task, 0), trial("es", task, TAKEN["es"][task])])
+    says("docs/benchmark.md", "on inverted-double-pendulum, PPO from", [trial("ppo", "ant", 0), trial("ppo", "ant", 1)])
