@@ -2,8 +2,8 @@
 
     g = 1/2N sum over members, sum_t A_t / s grad log pi(a_t | s_t)      A_t: GAE(gamma, lambda), s: returns' spread
 
-Near rewards are learned from first, far ones are less noisy once a gait is found, and which a task needs is not known
-before: so gamma and lambda may rise over the steps of a run, 1 - gamma and 1 - lambda geometrically,
+Near rewards teach with less noise, far ones say what is wanted, and which a task needs is not known before: so gamma
+and lambda may rise over the steps of a run, 1 - gamma and 1 - lambda geometrically,
 
     1 - gamma(u) = (1 - gamma)^(1 - u) (1 - last_gamma)^u        u: share of `rise` that is past, at most 1
 
