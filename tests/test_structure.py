@@ -72,35 +72,3 @@ def test_a_cycle_would_be_found() -> None:
 
 def test_at_most_thirteen_modules_in_the_hall() -> None:
     assert len(list(SOURCE.glob("*.py"))) <= 13
-
-
-BEYOND = (
-    *("estimate/advantage.py", "estimate/control_variate/advantage.py", "estimate/control_variate/refereed.py"),
-    *("estimate/critic", "estimate/epochs.py", "estimate/top.py", "policy/fisher.py", "update/natural.py"),
-    *("campaign/tune.py", "commands/tune.py", "campaign/benchmark.py", "commands/benchmark.py"),
-    *("zoo", "commands/zoo.py", "rollout/cpu/crew.py", "runs/files.py", "terminal/streams.py"),
-    *("campaign/sweep.py", "commands/sweep.py", "training/callbacks.py", "training/loggers.py"),
-    *("training/export.py", "commands/export.py", "runs/find.py", "commands/runs.py", "report/series.py"),
-)
-"""What came on top of the redesign, as whole files: natural steps, critics and peers, tuning, benchmark and zoo; faults
-that are borne; sweeps, callbacks, trackers, export, lists of runs, and reports by config."""
-BEYOND_IN_SHARED_FILES = 2_045
-"""Lines of these in files that were there: what they added, less what has been cut from it since, in proportion.
-
-They added, net, when they did (`git log --numstat` over their commits), 2,105: 325 for presets, methods and batches in
-steps, 570 for faults, 1,080 for the front door (bad input, films, environments of a script, the best policy, series of
-a report), and 130 for biases in every metric of `quell variance`. Those files have been cut since, and 1,940 is left;
-12 came with the line search of TRPO, 25 with episodes of training that are cut and the presets of the last tasks, 39
-with short pairs that natural CV looks at together, 29 with discounts that rise and presets of peers.
-"""
-
-
-def redesigned_lines() -> int:
-    beyond = tuple(str(SOURCE / name) for name in BEYOND)
-    own = [path for path in FILES.values() if not str(path).startswith(beyond)]
-    return sum(len(path.read_text().splitlines()) for path in own) - BEYOND_IN_SHARED_FILES
-
-
-def test_at_most_11500_lines() -> None:
-    """Without what came on top of the redesign, whose share of the files is named above."""
-    assert redesigned_lines() <= 11_500

@@ -12,7 +12,7 @@ import numpy as np
 
 from quell import registry, zoo
 from quell.config import Config, Preset, replace
-from quell.errors import UsageError
+from quell.errors import UsageError, shown
 from quell.estimate import Problem
 from quell.keys import Stream
 from quell.perturb import Unperturbed
@@ -134,13 +134,14 @@ def train(
     processes of this machine, or as `engine` says, such as `quell.Ray(workers=8)`. `callbacks` look on and may stop
     it, and `log="wandb"` (or "mlflow") tells a tracker.
     """
+    root = Path(out).absolute()  # before any code of the user's, which may go elsewhere
     given = None if isinstance(task, str) else as_task(task, settings.get("horizon"))
     if isinstance(given, ForeignTask):
         settings["horizon"] = given.horizon  # whoever goes on with it need not say so again
     label = str(task) if given is None else given.name
     config = make_config(label, method, preset, as_strategies(settings), given).validate()
     looking = {"progress": progress, "callbacks": callbacks, "log": log}
-    return start(config, compute=compute_for(engine, workers), out=Path(out), name=name, task=given, **looking)
+    return start(config, compute=compute_for(engine, workers), out=root, name=name, task=given, **looking)
 
 
 def as_task(given: Any, horizon: Any = None) -> Task:
@@ -255,14 +256,14 @@ def _loaded(run: Run, own: Any, env: Any, at: int | None = None, checkpoint: Che
     saved = load_newest(run.checkpoints, at_most=at)
     if saved is None:
         upto = "" if at is None else f" up to iteration {at}"
-        raise UsageError(f"{str(run.path)!r} has no intact checkpoint{upto}")
+        raise UsageError(f"{shown(run.path)!r} has no intact checkpoint{upto}")
     config = replace(run.config_of(saved[1]), {"policy": own} if own else {})
     task = as_task(env, config.horizon) if env is not None else make_task(config)
     policy = make_policy(config, task)
     newest, best = learned(policy, saved)
     chosen = best if checkpoint == "best" else newest
     if chosen is None:
-        raise UsageError(f"{str(run.path)!r} has no best policy: it was not evaluated")
+        raise UsageError(f"{shown(run.path)!r} has no best policy: it was not evaluated")
     history = [row for row in run.metrics() if row["iteration"] <= chosen.iteration]
     trained = TrainedPolicy(policy, chosen.theta, chosen.obs if config.normalise_obs else None, task)
     score = best.score if best else math.nan

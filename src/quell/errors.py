@@ -73,6 +73,13 @@ def require_memory(size: int, what: str) -> None:
         raise UsageError(f"{what} would take {wanted:,.0f} GiB of memory, and there are {there:.0f}")
 
 
+def shown(path: Path) -> str:
+    """A path as a person would type it: from the working directory, if it lies there."""
+    with suppress(OSError, ValueError):
+        return str(path.relative_to(Path.cwd()))
+    return str(path)
+
+
 def as_flags(text: str) -> str:
     """A message that speaks Python (`pairs=0`, `fork=True`), as the command line says it (`--pairs 0`, `--fork`)."""
     return re.sub(r"`([a-z][\w.]*)=([^`]*)`", _as_flag, text)

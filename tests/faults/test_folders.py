@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -194,6 +195,36 @@ def test_a_run_killed_before_its_first_checkpoint_begins_again(run: Path, traine
     subprocess.run(["rm", "-r", str(run / "checkpoints"), str(run / "metrics.jsonl")], check=True)
     again = quell.resume(run, workers=1, progress=False)
     assert again.theta.tobytes() == quell.load(trained).theta.tobytes()
+
+
+@pytest.mark.usefixtures("in_process")
+@pytest.mark.parametrize("there", ["a run of that name", "nothing"])
+def test_a_working_directory_that_changes_costs_no_run_anything(
+    there: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is saved after `os.chdir` goes where the run began, never into the run of that name elsewhere."""
+
+    class Moves(quell.Callback):
+        def on_iteration(self, row: dict[str, Any]) -> None:
+            if row["iteration"] == 3:
+                os.chdir(tmp_path / "b")
+
+    settings: dict[str, Any] = {"method": "es", "horizon": 20, "pairs": 1, "checkpoint_every": 1, "name": "x"}
+    settings |= {"eval_episodes": 1, "workers": 1, "progress": False}
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.chdir(tmp_path / "b")
+    if there == "a run of that name":
+        quell.train("lqr-302", steps=160, **settings)
+    before = {path: path.read_bytes() for path in (tmp_path / "b").rglob("*") if path.is_file()}
+    monkeypatch.chdir(tmp_path / "a")
+    result = quell.train("lqr-302", steps=280, seed=7, callbacks=[Moves()], **settings)
+    assert (Path.cwd(), result.iteration, len(result.history)) == (tmp_path / "b", 7, 7)
+    assert checkpoint.iterations(tmp_path / "a/runs/lqr-302/es/x/checkpoints") == [5, 6, 7]
+    assert {path: path.read_bytes() for path in (tmp_path / "b").rglob("*") if path.is_file()} == before
+    monkeypatch.chdir(tmp_path / "a")
+    quell.resume("runs/lqr-302/es/x", steps=360, callbacks=[Moves()], progress=False)
+    assert checkpoint.iterations(tmp_path / "a/runs/lqr-302/es/x/checkpoints") == [7, 8, 9]
 
 
 @pytest.mark.usefixtures("in_process")

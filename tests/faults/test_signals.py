@@ -50,7 +50,7 @@ def test_one_signal_saves_and_says_which(number: int, code: int, tmp_path: Path)
         patience.cancel()
     assert process.returncode == code
     assert "stopping: this iteration is finished (the " in errors
-    assert f"quell resume {run}" in errors
+    assert "quell resume lqr/es/x" in errors
     saved = quell.load(run)
     assert saved.iteration == len(saved.history) > 0
 

@@ -111,7 +111,10 @@ class Job:
     @staticmethod
     def decode(text: str) -> "Job":
         facts = json.loads(text)
-        made = {"config": from_dict(facts["config"]), **{name: Path(facts[name]) for name in ("runs", "record")}}
+        made = {
+            "config": from_dict(facts["config"]),
+            **{name: Path(facts[name]).absolute() for name in ("runs", "record")},
+        }
         return Job(**(facts | made))
 
 

@@ -12,6 +12,7 @@ from quell import zoo
 from quell.api import Checkpoint, Result, load
 from quell.commands.arguments import UNSET
 from quell.commands.settings import own_task
+from quell.errors import shown
 from quell.runs import Run
 from quell.runs.find import newest
 from quell.runs.record import variance_ratio
@@ -55,7 +56,7 @@ def report(result: Result) -> int:
     """A finished run in a few lines, or how to go on with one that was asked to stop; the exit code."""
     if not result.finished:
         print(f"stopped after {result.steps:,} steps; saved. Continue with:", file=sys.stderr)
-        print(f"  quell resume {result.path}", file=sys.stderr)
+        print(f"  quell resume {shown(result.path)}", file=sys.stderr)
         return 128 + (result.signal or signal.SIGINT)
     config = result.config
     print(f"{config.task}  {config.method}  seed {config.seed}: {result.steps:,} steps, {result.iteration} iterations")
@@ -78,7 +79,7 @@ def report(result: Result) -> int:
         print(f"  trouble in {trouble:.0f} iterations (see trouble/* in metrics.jsonl)")
     for note in result.task.notes():
         print(f"  {note}")
-    print(f"  run folder  {result.path}")
+    print(f"  run folder  {shown(result.path)}")
     return 0
 
 

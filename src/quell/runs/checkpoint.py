@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as decode
 from safetensors.numpy import save as encode
 
-from quell.errors import QuellError, UsageError
+from quell.errors import QuellError, UsageError, shown
 from quell.runs import files
 from quell.types import Array
 
@@ -75,17 +75,17 @@ def load(path: Path) -> Saved:
         contents = {name: files.read(path / name, SIZES[name]) for name in (ARRAYS, STATE)}
         for name, data in contents.items():
             if manifest.get(name) != sha256(data).hexdigest():
-                raise CorruptCheckpoint(f"{path / name} does not match its SHA-256")
+                raise CorruptCheckpoint(f"{shown(path / name)} does not match its SHA-256")
         state = files.understood(json.loads(contents[STATE]))
         arrays = decode(contents[ARRAYS])
     except UsageError as error:
-        raise UsageError(f"{path} cannot be used: {error}") from None
+        raise UsageError(f"{shown(path)} cannot be used: {error}") from None
     except (*files.MALFORMED, SafetensorError) as error:
-        raise CorruptCheckpoint(f"{path} cannot be read: {' '.join(str(error).split())}") from None
+        raise CorruptCheckpoint(f"{shown(path)} cannot be read: {' '.join(str(error).split())}") from None
     if complaint := _complaint(arrays, state):
-        raise CorruptCheckpoint(f"{path} is no checkpoint of a run: {complaint}")
+        raise CorruptCheckpoint(f"{shown(path)} is no checkpoint of a run: {complaint}")
     if str(state.get("iteration")).zfill(8) != path.name.strip(".old"):
-        raise CorruptCheckpoint(f"{path} is that of iteration {state.get('iteration')}")
+        raise CorruptCheckpoint(f"{shown(path)} is that of iteration {state.get('iteration')}")
     return arrays, state
 
 
@@ -105,7 +105,7 @@ def load_newest(folder: Path, *, at_most: int | None = None) -> Saved | None:
                 warnings.warn(f"checkpoint skipped: {skipped}", stacklevel=2)
             return found
     if broken:
-        raise UsageError(f"{str(folder.parent)!r} has no intact checkpoint; the newest: {broken[0]}")
+        raise UsageError(f"{shown(folder.parent)!r} has no intact checkpoint; the newest: {broken[0]}")
     return None
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from quell.config import Config, changed, check_out, check_run_name, from_dict, replace, to_dict
-from quell.errors import UsageError
+from quell.errors import UsageError, shown
 from quell.runs import checkpoint, files
 
 WRITTEN = ("config.json", "versions.json", "metrics.jsonl", "metrics.csv", "forked-from.txt")
@@ -35,10 +35,13 @@ _COMPONENT = re.compile(r"[^./\0][^/\0]{0,199}")
 
 
 class Run(AbstractContextManager["Run"]):
-    """One run folder. Writers hold its lock; readers need none."""
+    """One run folder. Writers hold its lock; readers need none.
+
+    `path` is absolute: an environment or a callback may change the working directory.
+    """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path = path.absolute()
         self._lock: int | None = None
 
     @staticmethod
@@ -46,7 +49,11 @@ class Run(AbstractContextManager["Run"]):
         """Make and lock a new folder for a config."""
         if name is not None:
             check_run_name(name)
-        parent = check_out(out) / _component(folder_name(config.task), "task") / _component(config.method, "method")
+        parent = (
+            check_out(out).absolute()
+            / _component(folder_name(config.task), "task")
+            / _component(config.method, "method")
+        )
         stamp = f"{config.seed}-{time.strftime('%Y%m%d-%H%M%S')}"
         for attempt in range(1000):
             path = parent / (name or (stamp if attempt == 0 else f"{stamp}-{attempt}"))
@@ -55,8 +62,8 @@ class Run(AbstractContextManager["Run"]):
                 break
             except FileExistsError:
                 if name is not None:
-                    advice = f"continue it with `quell resume {path}` or choose another `name=...`"
-                    raise UsageError(f"run folder {str(path)!r} exists already; {advice}") from None
+                    advice = f"continue it with `quell resume {shown(path)}` or choose another `name=...`"
+                    raise UsageError(f"run folder {shown(path)!r} exists already; {advice}") from None
         run = Run(path)
         try:
             run.lock()
@@ -81,14 +88,14 @@ class Run(AbstractContextManager["Run"]):
         try:
             descriptor = files.claim(self.path / "lock")
         except OSError as error:
-            raise UsageError(f"cannot write to {str(self.path)!r}: {error.strerror or error}") from None
+            raise UsageError(f"cannot write to {shown(self.path)!r}: {error.strerror or error}") from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.read(descriptor, 32).decode(errors="replace").strip()
             os.close(descriptor)
             who = f"process {holder}" if holder.isdecimal() else "another process"
-            raise UsageError(f"{who} is writing to {str(self.path)!r}; wait for it or stop it first") from None
+            raise UsageError(f"{who} is writing to {shown(self.path)!r}; wait for it or stop it first") from None
         self._lock = descriptor
         with suppress(OSError):  # whoever is refused learns our number; on a full disk, not
             os.ftruncate(descriptor, 0)
@@ -108,7 +115,7 @@ class Run(AbstractContextManager["Run"]):
     def remove_if_never_begun(self) -> None:
         """Delete a new folder that has no checkpoint: its engine never started, so there is nothing to go on from."""
         if not checkpoint.iterations(self.checkpoints):
-            shutil.rmtree(self.path)
+            shutil.rmtree(self.path, ignore_errors=True)  # whatever it meets, what went wrong is told
 
     def update_config(self, config: Config) -> None:
         """Record settings that a resumed run was allowed to change."""
@@ -136,7 +143,7 @@ class Run(AbstractContextManager["Run"]):
         try:
             config = from_dict(files.understood(files.read_json(self.path / "config.json")))
         except files.MALFORMED as error:
-            raise UsageError(f"{self.path / 'config.json'} cannot be read: {error}") from None
+            raise UsageError(f"{shown(self.path / 'config.json')} cannot be read: {error}") from None
         _component(config.method, "method")
         return config
 
@@ -145,9 +152,9 @@ class Run(AbstractContextManager["Run"]):
         try:
             trained, now = from_dict(state["config"]), self.config
         except KeyError:
-            raise UsageError(f"the checkpoint of {str(self.path)!r} does not say what it was trained with") from None
+            raise UsageError(f"the checkpoint of {shown(self.path)!r} does not say what it was trained with") from None
         if differing := forbidden(trained, now):
-            edited = f"{str(self.path / 'config.json')!r} was edited: {differing}"
+            edited = f"{shown(self.path / 'config.json')!r} was edited: {differing}"
             undo = "undo it (`quell resume RUN --fork` takes changes as flags)"
             raise UsageError(f"{edited} from what the checkpoint was trained with; {undo}")
         return replace(trained, {name: getattr(now, name) for name in FREE_TO_CHANGE})

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
+from quell.errors import shown
 from quell.terminal.streams import Steady, say
 
 Action = Callable[..., object]  # what is called with a signal's number
@@ -61,7 +62,7 @@ def end(number: int, frame: FrameType | None = None) -> None:
 def begun(folder: Path) -> None:
     """From here on, the last words name this run."""
     if listener is not None:
-        listener.words = f"ended at once; the run goes on from its last checkpoint with `quell resume {folder}`"
+        listener.words = f"ended at once; the run goes on from its last checkpoint with `quell resume {shown(folder)}`"
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import warnings
 from contextlib import closing
 
 from quell.config import Config
-from quell.errors import EngineFailure, QuellError, TroubleError
+from quell.errors import EngineFailure, QuellError, TroubleError, shown
 from quell.rollout import Compute
 from quell.runs import Run, checkpoint
 from quell.runs.metrics import MetricsWriter
@@ -49,7 +49,7 @@ def _loop(trainer: Trainer, state: TrainState, run: Run, writer: MetricsWriter, 
             last = state.finished(config)
         except EngineFailure as error:  # the iteration is repeated on resuming, as it would have been
             _save(run, before, config)
-            saved = f"saved after iteration {before.iteration}: quell resume {run.path}"
+            saved = f"saved after iteration {before.iteration}: quell resume {shown(run.path)}"
             raise type(error)(f"{error}\n{saved}") from None
         writer.write(row)
         for callback in callbacks:
@@ -58,7 +58,7 @@ def _loop(trainer: Trainer, state: TrainState, run: Run, writer: MetricsWriter, 
                 callback.on_evaluation(row)
         if state.trouble_in_a_row >= config.max_trouble:
             had = "had a return or gradient that was not finite, or too large for the step to square"
-            kept = f"the last good checkpoint is kept in {run.checkpoints}"
+            kept = f"the last good checkpoint is kept in {shown(run.checkpoints)}"
             advice = "(--max-norm, smaller --lr or --sigma often help)"
             raise TroubleError(f"stopped: {state.trouble_in_a_row} iterations in a row {had}; {kept} {advice}")
         if last or stopping() or state.iteration % config.checkpoint_every == 0:
@@ -69,7 +69,7 @@ def _loop(trainer: Trainer, state: TrainState, run: Run, writer: MetricsWriter, 
                 failed += 1
                 text = f"iteration {state.iteration} could not be saved: {error.strerror or error}"
                 if last or stopping() or failed >= FAILED_SAVES:
-                    raise QuellError(f"{text}; the last checkpoint is intact: quell resume {run.path}") from None
+                    raise QuellError(f"{text}; the last checkpoint is intact: quell resume {shown(run.path)}") from None
                 warnings.warn(text, stacklevel=2)
     return state
 
