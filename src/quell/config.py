@@ -8,6 +8,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,7 +19,7 @@ from quell.estimate import Estimator
 from quell.estimate.score import Score
 from quell.perturb.gaussian import Gaussian
 from quell.policy import GaussianPolicy
-from quell.registry import COUNT, SIZE, Range
+from quell.registry import COUNT, SIZE, Plain, Range
 from quell.update import Step
 from quell.update.first_order import Adam
 
@@ -58,8 +59,9 @@ class Config:
     """Episode length, if not the task's own."""
     train_horizon: Annotated[int, COUNT] = 0
     """Cut episodes of training after so many steps, as a time limit would; evaluations are never cut (0: no cut)."""
-    task_settings: dict[str, float | str] = field(default_factory=dict)
-    """The task's own settings, e.g. --task-settings noise 0.5 for lqr."""
+    task_settings: dict[str, Plain] = field(default_factory=dict)
+    """The task's own settings, as names and values: noise 0.5 for lqr, is_slippery false for gym:FrozenLake-v1. A value
+    is read as true, false or none, as a number, else as text; in quotes ('"4"') it is text."""
     eval_every: Annotated[int, COUNT] = 20
     """Iterations between evaluations of the unperturbed policy (0: only at the end)."""
     eval_episodes: Annotated[int, SIZE] = 5
@@ -168,12 +170,18 @@ class Unread(UsageError):
         return f"method {self.config.method!r} reads no setting {spelled(self.name)!r}{hint}; it reads: {listed}"
 
 
-def parse_value(text: str) -> Any:
-    """A setting's value as somebody typed it: JSON where it is JSON (`0.1`, `true`, `[64, 64]`), else the text."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+WORDS = {"true": True, "false": False, "none": None}
+
+
+def parse_value(text: str, name: str = "") -> Any:
+    """The value of the setting `name` as somebody typed it: true, false or none, JSON where it is JSON (`8`, `0.1`,
+    `[64, 64]`, `"text"`), a number as Python has it (`.5`), else the text. A strategy is text, "none" too."""
+    if text.lower() in WORDS and name.rpartition(".")[2] not in registry.KINDS:
+        return WORDS[text.lower()]
+    for read in (json.loads, float):
+        with suppress(ValueError):
+            return read(text)
+    return text
 
 
 def to_dict(config: Config) -> dict[str, Any]:

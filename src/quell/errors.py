@@ -87,12 +87,14 @@ def as_flags(text: str) -> str:
 
 def _as_flag(match: re.Match[str]) -> str:
     name, value = match[1].replace("_", "-"), match[2]
-    if value in ("True", "False"):
-        parents, dot, last = name.rpartition(".")
+    parents, dot, last = name.rpartition(".")
+    if parents == "task-settings":
+        name = f"task-settings {match[1].partition('.')[2]}"  # as the environment spells it
+        value = value.lower() if value in ("True", "False", "None") else value
+    elif value in ("True", "False"):
         return f"`--{parents}{dot}{'' if value == 'True' else 'no-'}{last}`"
     quoted = re.fullmatch(r"\(.*\)|'.*'", value)
-    flag = f"--{name}".replace("--task-settings.", "--task-settings ")
-    return f"`{flag} {value[1:-1].replace(',', '') if quoted else value}`"
+    return f"`--{name} {value[1:-1].replace(',', '') if quoted else value}`"
 
 
 def flag(name: str) -> str:

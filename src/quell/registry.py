@@ -63,7 +63,12 @@ class Range:
 
 
 LARGEST = 1e300  # of any number
-PLAIN = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+Plain = bool | int | float | str | None
+"""What a table of settings may hold, in config.json too."""
+PLAIN: dict[Any, str] = {
+    **{int: "a whole number", float: "a number", bool: "true or false", str: "text"},
+    Plain: "a number, text, true, false or none",
+}
 NO_SETTING = {"setting": False}
 """Metadata of a field that config.json does not hold, such as a function; its owner is passed again to go on."""
 POSITIVE, SHARE = Range(above=0), Range(low=0, high=1)
@@ -150,12 +155,14 @@ def replace(owner: Any, changes: Mapping[str, Any], prefix: str = "") -> Any:
 
 
 def _changed(current: Any, value: Any, name: str, prefix: str) -> Any:
-    """One field's new value."""
+    """One field's new value; of a table, what is not named stays as it is."""
     if name in KINDS and isinstance(value, str | Mapping):
         settings = {"name": value} if isinstance(value, str) else dict(value)
         chosen = settings.pop("name", name_of(current))
         base = current if chosen == name_of(current) else make(name, chosen)
         return replace(base, settings, f"{prefix}{name}.") if settings else base
+    if isinstance(current, dict) and isinstance(value, Mapping):
+        return {**current, **value}
     return tuple(value) if isinstance(current, tuple) and isinstance(value, list) else value
 
 
@@ -167,6 +174,8 @@ def to_dict(strategy: Any) -> dict[str, Any]:
 
 def tidy(value: Any, *, whole: bool = False) -> Any:
     """A setting, or all of a strategy, with Python's own numbers, not NumPy's, and a whole one (1e6) an int."""
+    if isinstance(value, dict):
+        return {name: tidy(item) for name, item in value.items()}
     if isinstance(value, tuple | list):
         items = [tidy(item, whole=whole) for item in value]
         return type(value)(items) if any(new is not old for new, old in zip(items, value, strict=True)) else value
@@ -204,6 +213,9 @@ def complaints(owner: Any, prefix: str = "") -> list[str]:
             found += _strategy_complaints(name, value, dotted)
         elif wrong := complaint(value, hint):
             found.append(f"`{dotted}={value!r:.80}` {wrong}")
+        elif get_origin(hint) is dict:
+            items = ((key, item, complaint(item, get_args(hint)[1])) for key, item in value.items())
+            found += [f"`{dotted}.{key}={item!r:.80}` {wrong}" for key, item, wrong in items if wrong]
     if not found and callable(own := getattr(owner, "check", None)):
         try:
             own()
@@ -229,6 +241,9 @@ def complaint(value: Any, hint: Any) -> str | None:
     if origin is Literal:
         options = list(map(str, parts))
         return None if value in parts else f"must be one of {', '.join(options)}{did_you_mean(str(value), options)}"
+    if hint == Plain:
+        sound = isinstance(value, hint)
+        return Range().complaint(value) if isinstance(value, float) else None if sound else f"must be {PLAIN[Plain]}"
     if origin in (UnionType, Union):  # of something and None
         return None if value is None else complaint(value, parts[0])
     if origin is tuple:
@@ -236,8 +251,8 @@ def complaint(value: Any, hint: Any) -> str | None:
             return "must be a list"
         return next((wrong for item in value if (wrong := complaint(item, parts[0]))), None)
     if origin is dict:
-        sound = isinstance(value, Mapping) and all(isinstance(item, int | float | str) for item in value.values())
-        return None if sound else "must be a table of numbers and texts"
+        sound = isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
+        return None if sound else "must be a table of names and values"
     if hint not in PLAIN:
         return None
     sound = isinstance(value, int | float if hint is float else hint) and (hint is bool or not isinstance(value, bool))

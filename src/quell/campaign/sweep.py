@@ -38,7 +38,7 @@ def parse_grid(words: Sequence[str], config: Config) -> dict[str, list[Any]]:
             raise UsageError(f"a grid is given as setting=value,value, not {word!r}{hint}")
         if name == "seed":
             raise UsageError("seeds are not part of the grid: --seeds 5 runs seeds 0 to 4 of every combination")
-        grid[name] = [parse_value(value) for value in re.split(r",(?![^\[]*\])", text)]
+        grid[name] = [parse_value(value, name) for value in re.split(r",(?![^\[]*\])", text)]
     if math.prod(map(len, grid.values())) > MOST:
         raise UsageError(f"this grid has more than {MOST:,} combinations; --random draws some of a smaller one")
     return grid

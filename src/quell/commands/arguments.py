@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import json
 import re
 from contextlib import redirect_stderr, suppress
 from typing import TypeVar
@@ -10,7 +11,9 @@ import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from quell import registry
+from quell.config import parse_value
 from quell.errors import UsageError, did_you_mean, flag
+from quell.registry import Plain
 
 Form = TypeVar("Form")
 UNSET = tyro.conf.arg(help_behavior_hint="")
@@ -20,7 +23,7 @@ WHOLE = r"(?:invalid literal for int|no type matching INT could be instantiated)
 REWORDED = {
     rf"Error parsing ([^:]+): {WHOLE}[^'\[]*\[?('[^']*').*": r"\1 takes a whole number, got \2",
     r"Error parsing ([^:]+): could not convert string to float: (.*)": r"\1 takes a number, got \2",
-    r"Error parsing ([^:]+): Failed to parse key-value pairs!": r"\1 takes names and their values",
+    r"Error parsing ([^:]+): (?:Failed to parse key-value pairs!|not pairs)": r"\1 takes names and their values",
     r"Error parsing ([^:]+): Could not find valid parse for arguments: \[(.*)\]": r"\1 takes whole numbers, got \2",
     r"invalid choice ('[^']*') for argument '([^']+)'. Expected one of \((.*?),?\)\.?": r"\2 \1: there are \3",
     r"Missing value for argument '([^']+)'.*": r"\1 needs a value",
@@ -43,6 +46,24 @@ def _whole(words: list[str]) -> int:
         if not words[0].lstrip("+-").isdigit() and (number := float(words[0])).is_integer():
             return int(number)
     return int(words[0])
+
+
+@NUMBERS.primitive_rule
+def _table_rule(asked: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[dict[str, Plain]] | None:
+    """A flag that takes a table takes names and values in turn, whatever the table holds already."""
+    if asked.type != dict[str, Plain]:
+        return None
+    return PrimitiveConstructorSpec("*", "[NAME VALUE ...]", _table, lambda value: isinstance(value, dict), _words)
+
+
+def _table(words: list[str]) -> dict[str, Plain]:
+    if len(words) % 2 or not words:
+        raise ValueError("not pairs")
+    return {name: parse_value(value) for name, value in zip(words[::2], words[1::2], strict=True)}
+
+
+def _words(table: dict[str, Plain]) -> list[str]:
+    return [word for name, value in table.items() for word in (name, json.dumps(value))]
 
 
 def take(arguments: list[str], flag: str) -> tuple[str | None, list[str]]:

@@ -91,7 +91,7 @@ def _report(parsed: Arguments, changes: dict[str, Any], discounts: list[float], 
     given = {name: value for name, value in vars(parsed).items() if name not in ("sweep", "json", "figure")}
     given["methods"] = [*parsed.methods.split(","), *gamma_rows(discounts)]
     given["gain_methods"] = parsed.gain_methods.split(",")
-    given["settings"] = {name: parse_value(text) for name, text in parsed.settings.items()} | changes
+    given["settings"] = {name: parse_value(text, name) for name, text in parsed.settings.items()} | changes
     return replace(variance(**given), label=label)
 
 

@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 from quell.errors import UsageError, did_you_mean
-from quell.registry import check, listed, whole
+from quell.registry import check, listed, tidy, whole
 from quell.tasks.base import MujocoTask, Simulator, Task
 from quell.tasks.foreign.gym import from_env, trusted
 
@@ -48,6 +48,6 @@ def get(name: str, **settings: Any) -> Task:
         if key not in allowed:
             hint = did_you_mean(key, allowed)
             raise UsageError(f"task {name!r} has no setting {key!r}{hint}; it has: {', '.join(allowed)}")
-    made = task(**settings)
+    made = tidy(task(**settings))
     check(made, "task_settings.")
     return made
