@@ -12,6 +12,7 @@ import pytest
 import quell
 from quell import cli
 from quell.config import Config, from_dict, parse_value, to_dict
+from quell.tasks.foreign.gym import GymTask
 from quell.training.methods import make_task
 
 SHORT = ["--method", "es", "--steps", "20", "--pairs", "1", "--eval-episodes", "1", "--workers", "1"]
@@ -37,6 +38,13 @@ def test_directions_may_be_called_none() -> None:
     assert parse_value("none", "horizon") is None
 
 
+def environment(config: Config) -> Any:
+    """What a worker plays in."""
+    task = make_task(config)
+    assert isinstance(task, GymTask)
+    return task.source.make().unwrapped
+
+
 def trained(folder: Path) -> tuple[Config, dict[str, Any]]:
     (path,) = folder.rglob("config.json")
     return quell.load(path.parent).config, json.loads(path.read_text())["task_settings"]
@@ -48,7 +56,7 @@ def test_false_switches_an_option_off_and_stays_off_when_resumed(tmp_path: Path)
     assert cli.main(["train", TASK, *words, "--out", str(tmp_path)]) == 0
     config, written = trained(tmp_path)
     assert written == {"is_slippery": False, "map_name": "8x8", "success_rate": 0.5}
-    assert make_task(config).source.make().unwrapped.P[0][1] == [(1.0, 8, 0, False)], "it goes where it is told to"
+    assert environment(config).P[0][1] == [(1.0, 8, 0, False)], "it goes where it is told to"
 
     (run,) = tmp_path.glob("*/*/*")
     assert cli.main(["resume", str(run), "--steps", "40"]) == 0
@@ -65,9 +73,9 @@ def test_whole_numbers_stay_whole() -> None:
     back = from_dict(json.loads(json.dumps(to_dict(config)))).task_settings
     assert back == {"frame_skip": 8, "terminate_when_unhealthy": False, "reset_noise_scale": 0.0}
     assert [type(value) for value in back.values()] == [int, bool, float]
-    environment = make_task(config).source.make().unwrapped
-    assert environment.frame_skip == 8
-    assert environment._terminate_when_unhealthy is False
+    made = environment(config)
+    assert made.frame_skip == 8
+    assert made._terminate_when_unhealthy is False
 
 
 def test_what_is_no_plain_value_is_refused() -> None:
