@@ -22,7 +22,8 @@ from quell.campaign.plan import Job
 from quell.campaign.runner import Runner
 from quell.config import Config
 from quell.estimate.score import Score
-from quell.runs.record import read
+from quell.runs import archive
+from quell.runs.record import read_group
 from quell.terminal.campaign import CampaignDisplay
 from quell.training.methods import make_config
 from quell.update.first_order import Adam
@@ -70,7 +71,7 @@ def plan(wanted: Arguments) -> list[Job]:
         Job(
             config(task, variant, seed, wanted.steps).validate(),
             runs=wanted.runs / variant,
-            record=wanted.out / f"{task}-{variant}-{seed}.json",
+            record=archive.loose(wanted.out, f"{task}-{variant}-{seed}"),
             episodes=wanted.episodes,
             label=variant,
         )
@@ -84,7 +85,7 @@ def plan(wanted: Arguments) -> list[Job]:
 def render(out: Path) -> str:
     """Scores, and the default against every other variant; the default comes first."""
     found: Grid = {}
-    for record in map(read, sorted(out.glob("*.json"))):
+    for record in read_group(out):
         found.setdefault(record.config.task, {}).setdefault(record.label, []).append(record)
     scores, chances, _ = table(found, tuple(VARIANTS), seconds={}, published={}).split("\n\n")
     return "".join(line for line in f"{scores}\n\n{chances}\n".splitlines(True) if "mean rank" not in line)

@@ -22,8 +22,9 @@ from quell.campaign.plan import Job, seconds_of
 from quell.campaign.runner import Runner
 from quell.config import Preset, parse_value
 from quell.figures.runs import curve_panels
+from quell.runs import archive
 from quell.runs.folder import folder_name
-from quell.runs.record import Record, read
+from quell.runs.record import Record, read_group
 from quell.stats import mean_std
 from quell.terminal import numbers
 from quell.terminal.campaign import CampaignDisplay
@@ -65,15 +66,15 @@ def plan(wanted: Arguments) -> list[Job]:
     ):
         config = make_config(task, method, preset, {"seed": seed, "steps": wanted.steps, **settings}).validate()
         name = "-".join(filter(None, (preset, method, wanted.label, str(wanted.steps))))
-        record = wanted.out / f"{folder_name(task)}-{name}-{seed}.json"
+        record = archive.loose(wanted.out, f"{folder_name(task)}-{name}-{seed}")
         jobs.append(Job(config, runs=wanted.runs / name, record=record, episodes=wanted.episodes, label=wanted.label))
     return jobs
 
 
-def read_groups(files: Iterable[Path]) -> Groups:
+def grouped(records: Iterable[Record]) -> Groups:
     """Records by what they have in common."""
     groups: Groups = {}
-    for run in map(read, sorted(files)):
+    for run in records:
         groups.setdefault((run.config.task, run.config.preset, run.name, run.config.steps), []).append(run)
     return groups
 
@@ -118,7 +119,7 @@ def main(arguments: Arguments) -> None:
     due = [job for job in jobs if not job.done]
     display = CampaignDisplay({job.title: seconds_of(job, {}) for job in due})
     outcomes = Runner(arguments.jobs, display).run(due) if due else []
-    groups = read_groups(arguments.out.glob("*.json"))
+    groups = grouped(read_group(arguments.out))
     if groups:
         (arguments.out / "table.md").write_text(table(groups))
         figure(groups, arguments.out / "curves.png")

@@ -7,11 +7,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
+
+from quell.runs import archive
+from quell.runs.record import Record, from_facts
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
 NUMBER = r"[+-]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?"
+
+
+def facts_of(name: str) -> dict[str, Any]:
+    """What the campaign in a folder of results has under a name: `benchmark/ant-cv-0`."""
+    folder, _, stem = name.rpartition("/")
+    return archive.read(RESULTS / folder)[stem]
+
+
+def record(name: str) -> Record:
+    """The record of that name."""
+    return from_facts(facts_of(name))
+
+
+def records(pattern: str) -> list[Record]:
+    """All records whose names are like this: `learning/*-cv-1000000-?`."""
+    folder, _, names = pattern.rpartition("/")
+    found = {name: facts for name, facts in archive.read(RESULTS / folder).items() if fnmatchcase(name, names)}
+    return [from_facts(facts) for facts in found.values()]
 
 
 def page(name: str) -> str:

@@ -14,11 +14,12 @@ from statistics import median
 from typing import Any
 
 import pytest
-from printed import NUMBER, RESULTS, check, page, rounded, rows, says
+from printed import NUMBER, RESULTS, check, facts_of, page, records, rounded, rows, says
 
 import quell
 from quell.paper.scores import aggregate, grid
-from quell.runs.record import Record, read, read_group
+from quell.runs import archive
+from quell.runs.record import Record, read_group
 from quell.stats import mean_std
 from quell.tasks.lqr import optimal_return
 
@@ -29,8 +30,7 @@ def whole(interval: dict[str, float]) -> list[float]:
 
 @cache
 def measured(name: str) -> dict[str, Any]:
-    facts: dict[str, Any] = json.loads((RESULTS / f"variance/{name}.json").read_text())
-    return facts
+    return facts_of(f"variance/{name}")
 
 
 def row_of(name: str, method: str) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def gain(name: str, method: str, step: str, what: str = "gain") -> dict[str, flo
 
 
 def scores(pattern: str) -> list[float]:
-    runs = [read(path) for path in sorted(RESULTS.glob(pattern))]
+    runs = records(pattern)
     assert runs, pattern
     return [run.score for run in runs]
 
@@ -142,9 +142,8 @@ class TestVariance:
         assert "`auto` (0.09) is best at 0.01 or below, ES and the policy metric (1.2) at 0.03" in text
         assert [round(bears("walker2d-gain-1000", m), 2) for m in ("auto", "auto-policy")] == [0.09, 1.16]
         assert 1 / 45 < bears("swimmer-gain-policy", "auto") < 1 / 35, "a fortieth of the rate of ES"
-        for path in (RESULTS / "variance").glob("*.json"):
-            facts = json.loads(path.read_text())
-            for row in facts["rows"] if isinstance(facts, dict) else []:
+        for facts in archive.read(RESULTS / "variance").values():
+            for row in facts["rows"]:
                 if row["name"] == "auto-policy":
                     assert row["fisher_ratio"]["value"] <= 1.0 + 1e-9, "at most that of ES at the policies measured"
 
@@ -152,34 +151,34 @@ class TestVariance:
         labels = ("es-lr0.01", "es-lr0.03", "cv-moments-lr0.01", "cv-moments-lr0.03", "cv-lr0.01", "cv-lr0.03")
         for task, *cells in rows("docs/variance.md", "| | ES 0.01 |"):
             for label, cell in zip(labels, cells, strict=True):
-                check(cell, spread(f"step-size/{task}-tuned-{label}-300000-?.json"))
+                check(cell, spread(f"step-size/{task}-tuned-{label}-300000-?"))
 
     def test_walker2d_over_five_seeds(self) -> None:
         def walker(label: str, steps: str = "300000") -> list[float]:
-            return spread(f"step-size/walker2d/walker2d-tuned-{label}-{steps}-?.json")
+            return spread(f"step-size/walker2d/walker2d-tuned-{label}-{steps}-?")
 
         says("docs/variance.md", "one of five with ES (", walker("es-lr0.03", "1000000"))
         says("docs/variance.md", "with ever larger actions (", walker("cv-lr0.03", "1000000"))
-        learned = [spread(f"learning/walker2d-tuned-{method}-1000000-?.json") for method in ("es", "cv")]
+        learned = [spread(f"learning/walker2d-tuned-{method}-1000000-?") for method in ("es", "cv")]
         says("docs/variance.md", "At 0.01 none does:", learned[0] + learned[1])
         says("docs/variance.md", "(3e5 steps at 0.03: ES", walker("es-clip-lr0.03"))
         says("docs/variance.md", "policy metric 421", [*walker("cv-clip-lr0.03")[1:]])
         at_001 = [walker(label) for label in ("es-lr0.01", "cv-lr0.01", "es-clip-lr0.01", "cv-clip-lr0.01")]
         text = page("docs/variance.md").partition("; at 0.01 476")[2]
         check(f"476{text[: text.index(' with it')]}".replace("without", ""), [x for one in at_001 for x in one])
-        total = [read(p).variance for p in sorted(RESULTS.glob("step-size/walker2d/*cv-lr0.03-1000000-?.json"))]
+        total = [run.variance for run in records("step-size/walker2d/*cv-lr0.03-1000000-?")]
         says("docs/variance.md", "its total variance came to", [sum(x or 0 for x in total) / len(total)])
 
     def test_what_was_made_of_it(self) -> None:
         swimmer = [
-            spread(f"learning/swimmer-tuned-{label}-1000000-?.json")
+            spread(f"learning/swimmer-tuned-{label}-1000000-?")
             for label in ("cv", "es", "cv-moments", "cv-moments-linear")
         ]
         says("docs/variance.md", "it ends at 341", swimmer[0][1:])
         says("docs/variance.md", "(three seeds; ES", swimmer[1])
         says("docs/variance.md", "it falls back to", swimmer[2])
         says("docs/variance.md", "with `--schedule linear` it ends at", swimmer[3])
-        lander = [spread(f"learning/gym-LunarLander-v3-tuned-{method}-500000-?.json") for method in ("cv", "es")]
+        lander = [spread(f"learning/gym-LunarLander-v3-tuned-{method}-500000-?") for method in ("cv", "es")]
         says("docs/variance.md", "on LunarLander at", lander[0])
         says("docs/variance.md", "(two seeds; ES", lander[1])
 
@@ -295,12 +294,12 @@ class TestPaper:
         says("README.md", "CV ties with ES on swimmer (", [cv.mean, cv.std, es.mean, es.std])
 
     def test_how_a_policy_starts(self, runs: list[Record]) -> None:
-        small = spread("initial-policy/halfcheetah-paper-es-small-1000000-?.json")
+        small = spread("initial-policy/halfcheetah-paper-es-small-1000000-?")
         usual = mean_std([run.score for run in grid(runs)["halfcheetah"]["es"]])
         says("README.md", "as the paper probably had it, ES reaches", [small[0], usual.mean])
 
     def test_variance_removed_with_the_papers_settings(self) -> None:
-        left = [read(path).variance or 0 for path in RESULTS.glob("learning/*-paper-cv-1000000-?.json")]
+        left = [run.variance or 0 for run in records("learning/*-paper-cv-1000000-?")]
         assert "the control variate removes 4% of the variance" in page("README.md")
         assert round(100 * (1 - sum(left) / len(left))) == 4
 

@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from ablation import VARIANTS, Arguments, config, main, plan, render
-from printed import page, says
+from printed import page, record, says
 
 from quell.config import changed
-from quell.runs.record import read
+from quell.runs import archive
+from quell.runs.record import read_group
 from quell.stats import verdict
 from quell.training.methods import make_config
 
@@ -27,11 +28,11 @@ def test_the_table_is_made_of_the_records() -> None:
 
 def test_every_run_differs_from_the_default_as_it_says() -> None:
     """Presets that were changed since would make it an ablation of something else."""
-    records = [read(path) for path in sorted(RESULTS.glob("*.json"))]
+    records = read_group(RESULTS)
     assert len(records) == len(plan(Arguments()))
-    for record in records:
-        today = config(record.config.task, record.label, record.config.seed, record.config.steps)
-        assert changed(record.config, today) == [], (record.config.task, record.label)
+    for run in records:
+        today = config(run.config.task, run.label, run.config.seed, run.config.steps)
+        assert changed(run.config, today) == [], (run.config.task, run.label)
 
 
 @pytest.mark.usefixtures("jobs_in_process")
@@ -44,9 +45,9 @@ def test_from_runs_to_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[st
             main(few)
         assert not ended.value.code
         assert "| dm-cartpole-swingup | 4e3 |" in capsys.readouterr().out
-    assert {path.name for path in (tmp_path / "out").glob("*.json")} == {
-        "dm-cartpole-swingup-cv-natural-0.json",
-        "dm-cartpole-swingup-es-adam-0.json",
+    assert archive.read(tmp_path / "out").keys() == {
+        "dm-cartpole-swingup-cv-natural-0",
+        "dm-cartpole-swingup-es-adam-0",
     }
 
 
@@ -57,9 +58,9 @@ def test_episodes_are_counted_where_they_end_early() -> None:
 
 
 def test_ten_fresh_seeds_of_the_swingup() -> None:
-    names, folder = ("cv-natural", "pg-natural"), RESULTS / "swingup"
+    names = ("cv-natural", "pg-natural")
     records = {
-        name: [read(folder / f"dm-cartpole-swingup-{name}-{seed}.json") for seed in range(5, 15)] for name in names
+        name: [record(f"ablation/swingup/dm-cartpole-swingup-{name}-{seed}") for seed in range(5, 15)] for name in names
     }
     scores = {name: [float(np.mean(record.final["mean_action"])) for record in runs] for name, runs in records.items()}
     chance, said = verdict(*scores.values())
@@ -76,7 +77,7 @@ def test_nine_fresh_seeds_of_the_balance() -> None:
     """TRPO's lost seed in the benchmark was no more than that: of these none is lost, with perturbation or without."""
     lowest = {}
     for method in ("cv", "trpo"):
-        runs = [read(RESULTS / "balance" / f"dm-cartpole-balance-{method}-{seed}.json") for seed in range(200, 209)]
+        runs = [record(f"ablation/balance/dm-cartpole-balance-{method}-{seed}") for seed in range(200, 209)]
         for run in runs:
             today = make_config(
                 run.config.task, method, "tuned", {"seed": run.config.seed, "steps": 1_000_000, "eval_every": 0}

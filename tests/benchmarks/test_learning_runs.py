@@ -9,27 +9,30 @@ from pathlib import Path
 import learning
 import numpy as np
 import pytest
-from printed import RESULTS, check, page, rows
+from printed import RESULTS, check, page, record, records, rows
 
-from quell.runs.record import read
+from quell.runs import archive
+from quell.runs.record import Record, read_group
 from quell.stats import verdict
+
+
+def score(run: Record) -> float:
+    """What its final policy's mean actions earn."""
+    return float(np.mean(run.final["mean_action"]))
 
 
 @pytest.mark.parametrize(
     "folder", ["learning", "step-size", "step-size/walker2d", "initial-policy", "front-door", "lqr", "one-setting"]
 )
 def test_the_committed_tables_are_what_the_records_give(folder: str) -> None:
-    others = ("untrained.json", "rounds.json", "referee.json")
-    files = [path for path in (RESULTS / folder).glob("*.json") if path.name not in others]
-    assert learning.table(learning.read_groups(files)) == (RESULTS / folder / "table.md").read_text()
+    assert learning.table(learning.grouped(read_group(RESULTS / folder))) == (RESULTS / folder / "table.md").read_text()
 
 
 def test_the_demo_holds_on_disjoint_sets_of_seeds() -> None:
     """What results/front-door/README.md says of `make run`'s second half: every seed above every seed, in each set."""
     scores: dict[str, dict[int, float]] = {"cv": {}, "es": {}}
-    for path in (RESULTS / "front-door").glob("*.json"):
-        record = read(path)
-        scores[record.config.method][record.config.seed] = float(np.mean(record.final["mean_action"]))
+    for run in read_group(RESULTS / "front-door"):
+        scores[run.config.method][run.config.seed] = score(run)
     sets = [range(first, first + 5) for first in range(0, len(scores["cv"]), 5)]
     printed = (RESULTS / "front-door" / "README.md").read_text()
     for seeds in sets:
@@ -47,14 +50,15 @@ def test_one_setting_for_two_tasks() -> None:
     pages = [(RESULTS / "one-setting" / "README.md").read_text(), (RESULTS.parent / "docs" / "natural.md").read_text()]
     for task in ("hopper", "swimmer"):
         groups = {
-            "": [RESULTS / "benchmark" / "summaries" / f"{task}-cv-{seed}.json" for seed in range(5)],
+            "": records(f"benchmark/{task}-cv-?"),
             **{
-                label: [RESULTS / "one-setting" / f"{task}-tuned-cv-{label}-1000000-{seed}.json" for seed in range(5)]
+                label: records(f"one-setting/{task}-tuned-cv-{label}-1000000-?")
                 for label in ("referee", "referee-fixed", "rising")
             },
         }
-        for files in groups.values():
-            scores = [float(np.mean(read(file).final["mean_action"])) for file in files]
+        for runs in groups.values():
+            scores = [score(run) for run in runs]
+            assert len(scores) == 5
             assert all(f"| {np.mean(scores):.0f} ± {np.std(scores, ddof=1):.0f} |" in page for page in pages)
             assert f"| {' '.join(f'{score:.0f}' for score in scores)} |" in pages[0]
         digits = 0 if task == "hopper" else 1
@@ -67,18 +71,16 @@ def test_one_setting_for_two_tasks() -> None:
 
 
 def test_swimmers_that_keep_their_noise() -> None:
-    files = [*(RESULTS / "tuning" / "settings").glob("swimmer-cv-fix.6-*.json")]
-    files += [RESULTS / "benchmark" / "summaries" / f"swimmer-cv-{seed}.json" for seed in range(5)]
-    fast = [file for file in files if float(np.mean(read(file).final["mean_action"])) >= 355]
-    assert (len(fast), len(files)) == (10, 11)
+    runs = [*records("tuning/settings/swimmer-cv-fix.6-*"), *records("benchmark/swimmer-cv-?")]
+    fast = [run for run in runs if score(run) >= 355]
+    assert (len(fast), len(runs)) == (10, 11)
     assert "ten of the eleven seeds tried end at 355 or more" in (RESULTS.parent / "docs" / "natural.md").read_text()
 
 
 def test_perturbation_where_rewards_are_rare() -> None:
     """Ten fresh seeds of the pendulum: with perturbation, with next to none, and TRPO."""
-    kinds, folder = ("cv-now", "cv-tiny", "trpo-now"), RESULTS / "tuning" / "settings"
-    runs = {name: [folder / f"dm-pendulum-swingup-{name}-{seed}.json" for seed in range(103, 113)] for name in kinds}
-    scores = {name: [float(np.mean(read(path).final["mean_action"])) for path in paths] for name, paths in runs.items()}
+    kinds, place = ("cv-now", "cv-tiny", "trpo-now"), "tuning/settings/dm-pendulum-swingup"
+    scores = {name: [score(record(f"{place}-{name}-{seed}")) for seed in range(103, 113)] for name in kinds}
     assert [len(found) for found in scores.values()] == [10, 10, 10]
     for one, other in itertools.combinations(scores.values(), 2):
         assert verdict(one, other)[1] == "not resolved"
@@ -108,9 +110,9 @@ def test_runs_are_planned_trained_and_not_repeated(tmp_path: Path, capsys: pytes
         told = capsys.readouterr()
         assert "| lqr-302 | tuned | es-wide | 8e+02 | 1 |" in told.out
         assert ("lqr-302 es-wide paper seed 0 done" in told.err) == (attempt == "first")
+    assert archive.read(tmp_path / "out").keys() == {"lqr-302-paper-es-wide-800-0", "lqr-302-tuned-es-wide-800-0"}
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        "lqr-302-paper-es-wide-800-0.json",
-        "lqr-302-tuned-es-wide-800-0.json",
+        "records.jsonl.gz",
         "table.md",
         "curves.png",
         "timings.jsonl",
@@ -126,9 +128,9 @@ def test_what_trades_one_task_for_the_other() -> None:
         gamma, trace, *cut = setting.split(", ")
         label = f"{'cut300-' if cut else ''}g{gamma[2:]}-t{trace[2:]}-fixed"
         for task, cell in zip(("hopper", "swimmer"), cells, strict=True):
-            files = sorted((RESULTS / "one-setting" / "leads").glob(f"{task}-tuned-cv-{label}-1000000-*.json"))
-            assert cell == ", ".join(f"{np.mean(read(file).final['mean_action']):.0f}" for file in files)
-            assert {(r.estimator.gamma, r.estimator.trace) for r in (read(f).config for f in files)} == {  # type: ignore[attr-defined]
+            runs = records(f"one-setting/leads/{task}-tuned-cv-{label}-1000000-*")
+            assert cell == ", ".join(f"{score(run):.0f}" for run in runs)
+            assert {(r.estimator.gamma, r.estimator.trace) for r in (run.config for run in runs)} == {  # type: ignore[attr-defined]
                 (float(gamma), float(trace))
             }
 
@@ -138,8 +140,8 @@ def test_discounts_that_rise() -> None:
     shown = {row[0].strip("`"): row[2:] for row in rows("results/one-setting/README.md", "| label | what is different")}
     for label, cells in shown.items():
         for task, cell in zip(("hopper", "swimmer"), cells, strict=True):
-            files = sorted((RESULTS / "one-setting" / "leads").glob(f"{task}-tuned-cv-{label}-1000000-*.json"))
-            assert cell == ", ".join(f"{np.mean(read(file).final['mean_action']):.0f}" for file in files), label
+            runs = records(f"one-setting/leads/{task}-tuned-cv-{label}-1000000-*")
+            assert cell == ", ".join(f"{score(run):.0f}" for run in runs), label
     assert f"were on their way ({shown['rise1'][1]})" in page("docs/natural.md")
 
 

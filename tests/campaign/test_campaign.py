@@ -16,7 +16,7 @@ import pytest
 from quell.campaign.plan import Budget, Job, known_speeds, makespan, seconds_of
 from quell.cli import main
 from quell.commands.paper import Arguments, planned
-from quell.runs import Run
+from quell.runs import Run, archive
 from quell.runs.record import read
 from quell.training.methods import make_config
 
@@ -46,13 +46,13 @@ def test_jobs(tmp_path: Path) -> None:
         "gym:CartPole-v1 es paper seed 0",
     ]
     assert [job.config.steps for job in jobs[:3]] == [2_000_000, 2_000_000, 10_000_000]
-    assert jobs[2].record == tmp_path / "out/paper-0.5/summaries/gym-CartPole-v1-es-0.json"
+    assert jobs[2].record == tmp_path / "out/paper-0.5/records/gym-CartPole-v1-es-0.json"
     assert jobs[2].timings == tmp_path / "out/paper-0.5/timings.jsonl"
     assert {job.config.seed for job in jobs[:4]} == {0}, "one seed of everything comes first"
     assert len({job.record for job in jobs}) == len({job.title for job in jobs}) == 8
     assert Job.decode(jobs[2].encode()) == jobs[2]
     assert all(seconds_of(job, {}) > 0 for job in jobs)
-    labelled = Job(jobs[0].config, tmp_path, tmp_path / "learning/a.json", 3, label="auto")
+    labelled = Job(jobs[0].config, tmp_path, tmp_path / "learning/records/a.json", 3, label="auto")
     assert labelled.title == "lqr-302 es-auto paper seed 0"
     assert labelled.timings == tmp_path / "learning/timings.jsonl"
     assert Job.decode(labelled.encode()) == labelled
@@ -82,10 +82,11 @@ def test_a_failing_run_is_reported_and_stops_no_other(tmp_path: Path, capsys: py
     told = capsys.readouterr()
     assert "FAILED  lqr-302 es paper seed 0:" in told.err
     assert "holds a run with another step.lr" in told.err
-    summaries = tmp_path / "out/paper-0.0002/summaries"
-    assert {path.name for path in summaries.iterdir()} == {"lqr-302-ortho-0.json"}
+    group = tmp_path / "out/paper-0.0002"
+    assert archive.read(group).keys() == {"lqr-302-ortho-0"}
+    assert not (group / "records").exists()
     assert (tmp_path / "out/paper-0.0002/table-es.md").exists()
-    run = read(summaries / "lqr-302-ortho-0.json")
+    run = read(archive.loose(group, "lqr-302-ortho-0"))
     assert run.config.preset == "paper"
     assert len(run.final["sampled"]) == len(run.untrained) == 1
     before = files(tmp_path / "out")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from printed import RESULTS, page, says
+from printed import page, record, says
 
-from quell.runs.record import read
 from quell.training.methods import make_config
 
 SEEDS = range(100, 104)
@@ -26,8 +25,7 @@ TAKEN = {
 
 def score(name: str) -> float:
     """Mean over the seeds of what a setting's final policies earn."""
-    files = [RESULTS / "tuning" / f"{name}-{seed}.json" for seed in SEEDS]
-    return float(np.mean([np.mean(read(file).final["mean_action"]) for file in files]))
+    return float(np.mean([np.mean(record(f"tuning/{name}-{seed}").final["mean_action"]) for seed in SEEDS]))
 
 
 def trial(method: str, task: str, number: int) -> float:
@@ -41,7 +39,7 @@ def test_what_was_found_is_better_and_in_use(method: str) -> None:
         best, before = trial(method, task, number), trial(method, task, 0)
         assert best > before
         assert f"{task} {best:.0f} ({before:.0f}" in said, (task, best, before)
-        one = read(RESULTS / f"tuning/{method}/{task.replace(':', '-')}-trial{number:02d}-100.json").config
+        one = record(f"tuning/{method}/{task.replace(':', '-')}-trial{number:02d}-100").config
         today = make_config(task, method, "tuned", {"seed": 100, "steps": 250_000, "eval_every": 0})
         assert one == today, task
 

@@ -12,7 +12,7 @@ from quell.campaign.sweep import Sweep, parse_grid, trials
 from quell.cli import main
 from quell.config import Config
 from quell.errors import UsageError
-from quell.runs.record import read
+from quell.runs.record import read_group
 from quell.stats import t_interval
 from quell.terminal.numbers import score
 from quell.training.methods import make_config
@@ -70,17 +70,17 @@ def test_a_sweep_runs_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[
     command = ["sweep", "lqr-302", *FAST, "--seeds", "2", "--episodes", "2", "--out", str(tmp_path), "--name", "a"]
     assert main([*command, "--grid", "lr=0.01"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 3
-    first = {path: path.stat().st_mtime_ns for path in (tmp_path / "a/summaries").iterdir()}
-    assert len(first) == 2
+    first = {path: path.stat().st_mtime_ns for path in (tmp_path / "a/runs").rglob("metrics.jsonl")}
+    assert len(first) == len(read_group(tmp_path / "a")) == 2
     assert main([*command, "--grid", "lr=0.01,0.3"]) == 0
     assert all(path.stat().st_mtime_ns == time for path, time in first.items()), "nothing is run twice"
-    files = list((tmp_path / "a/summaries").iterdir())
-    assert len(files) == 4
+    found = read_group(tmp_path / "a")
+    assert len(found) == 4
     head, *rows = capsys.readouterr().out.splitlines()[:3]
     assert head.split() == ["step.lr", "return", "95%", "interval", "lowest", "highest", "seeds"]
     means: dict[float, float] = {}
     for lr in (0.01, 0.3):
-        records = [read(path) for path in files if read(path).config.step.lr == lr]  # type: ignore[attr-defined]
+        records = [record for record in found if record.config.step.lr == lr]  # type: ignore[attr-defined]
         assert sorted(record.config.seed for record in records) == [0, 1]
         means[lr] = float(np.mean([np.mean(record.final["mean_action"]) for record in records]))
         (row,) = [row for row in rows if row.split()[0] == str(lr)]
@@ -96,7 +96,7 @@ def test_seeds_of_one_setting(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main(["train", "lqr-302", *FAST, "--seeds", "2", "--out", str(tmp_path)]) == 0
     head, row, _ = capsys.readouterr().out.splitlines()
     assert head.split()[0] == "return"
-    records = [read(path) for path in (tmp_path / "seeds/lqr-302-es/summaries").iterdir()]
+    records = read_group(tmp_path / "seeds/lqr-302-es")
     interval = t_interval([np.mean(record.final["mean_action"]) for record in records])
     assert row.split()[0] == score(interval.value)
     assert f"{score(interval.low)} to {score(interval.high)}" in row
@@ -112,7 +112,7 @@ def test_seeds_on_an_environment_of_ones_own(
     (tmp_path / "pendula.py").write_text("import gymnasium\ndef make():\n    return gymnasium.make('Pendulum-v1')\n")
     monkeypatch.chdir(tmp_path)
     assert main(["train", "--trust-import", "pendula:make", *FAST, "--seeds", "1", "--out", str(tmp_path)]) == 0
-    assert len(list((tmp_path / "seeds/pendula-make-es/summaries").iterdir())) == 1
+    assert len(read_group(tmp_path / "seeds/pendula-make-es")) == 1
 
 
 def test_a_table_with_holes(tmp_path: Path, config: Config) -> None:

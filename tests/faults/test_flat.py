@@ -27,7 +27,7 @@ def test_a_run_without_reward_says_so(task: str, tmp_path: Path, capsys: pytest.
 def test_tables_figures_and_pages_of_such_runs_are_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("dm_control")
     pytest.importorskip("matplotlib")
-    summaries = tmp_path / "results" / "tuned-1" / "summaries"
+    summaries = tmp_path / "results" / "tuned-1" / "records"
     for method in ("es", "cv"):
         arguments = ["--method", method, "--steps", "1", "--out", str(tmp_path / "runs"), "--name", "x"]
         assert main(["train", "dm-pendulum-swingup", *arguments, *(TIMID if method == "cv" else FEW)]) == 0

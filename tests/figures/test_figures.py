@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from made_up import made_up
+from printed import facts_of
 
 import quell
 import quell.errors
@@ -27,7 +27,6 @@ from quell.training.methods import METHODS
 from quell.variances.rows import BASES
 
 matplotlib = pytest.importorskip("matplotlib")
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -216,7 +215,7 @@ def test_theory(tmp_path: Path, drawn: list[Any]) -> None:
 
 
 def measured(name: str) -> Any:
-    return json.loads((ROOT / f"results/variance/{name}.json").read_text())
+    return facts_of(f"variance/{name}")
 
 
 def test_a_measurement(tmp_path: Path, drawn: list[Any]) -> None:

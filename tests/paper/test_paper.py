@@ -18,6 +18,7 @@ from quell.paper.published import ABLATION_TASKS, ENTRIES, LABELS, SCORES
 from quell.paper.render import render_group, runs_of
 from quell.paper.scores import aggregate, compare, grid, improvements, scaled
 from quell.paper.tables import build
+from quell.runs import archive
 from quell.runs.record import read_group
 from quell.stats import MeanStd, bold
 from quell.training.methods import make_config
@@ -209,7 +210,7 @@ def test_what_is_committed_is_what_the_records_give(tmp_path: Path, monkeypatch:
 
 def test_a_file_that_is_no_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     group = write_group(tmp_path, [made_up("swimmer", "es", 0, 1.0)])
-    (group / "summaries/x.json").write_text('{"config": {}}')
+    (group / "records/x.json").write_text('{"config": {}}')
     assert main(["paper", "render", "--out", str(tmp_path)]) == 2
     assert "is not the record of a run" in capsys.readouterr().err
 
@@ -217,7 +218,7 @@ def test_a_file_that_is_no_record(tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_a_record_of_another_budget_is_not_taken_for_this_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made_up("swimmer", "es", 0, 1.0).write(tmp_path / "paper-0.0002/summaries/swimmer-es-0.json")
+    made_up("swimmer", "es", 0, 1.0).write(tmp_path / "paper-0.0002/records/swimmer-es-0.json")
     command = ["paper", "table-es", *TINY, "--tasks", "swimmer", "--methods", "es", "--out", str(tmp_path)]
     assert main(command) == 2
     assert "was made with another steps" in capsys.readouterr().err
@@ -236,4 +237,4 @@ def test_the_whole_table_at_a_thousandth_of_the_budget(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "quell", "paper", "table-es", *small, *where]
     done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert len(list((tmp_path / "out/paper-0.001/summaries").iterdir())) == 16 * 6 * 2
+    assert len(archive.read(tmp_path / "out/paper-0.001")) == 16 * 6 * 2

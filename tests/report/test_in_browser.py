@@ -231,7 +231,7 @@ def test_a_group_shows_its_own(window: Browser, tmp_path: Path) -> None:
 
 def test_hostile_names_do_nothing_in_the_browser(window: Browser, tmp_path: Path) -> None:
     group = write_group(tmp_path, [made_up("swimmer", "es", 0, 1.0)])
-    path = group / "summaries/swimmer-es-0.json"
+    path = group / "records/swimmer-es-0.json"
     facts = json.loads(path.read_text())
     facts["config"]["task"] = EVIL
     path.write_text(json.dumps(facts))

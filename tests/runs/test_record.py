@@ -66,7 +66,7 @@ def test_a_record_with_its_whole_history(tmp_path: Path) -> None:
     """As benchmarks/learning.py wrote them at first."""
     config = made_up("swimmer", "cv", 0, 1.0).config
     facts = {
-        "name": "cv-auto",
+        "label": "auto",
         "config": to_dict(config),
         "versions": {},
         "final": {"sampled": [1.0, 3.0], "mean_action": [2.0]},
@@ -81,7 +81,7 @@ def test_a_record_with_its_whole_history(tmp_path: Path) -> None:
 def test_every_committed_record_can_be_read() -> None:
     for group in (RESULTS / "paper").glob("paper-*"):
         assert all(run.untrained and run.curve["steps"] for run in read_group(group))
-    learned = [read(path) for path in (RESULTS / "learning").glob("*.json")]
+    learned = read_group(RESULTS / "learning")
     assert {"cv-moments", "cv", "es"} <= {run.name for run in learned}
 
 

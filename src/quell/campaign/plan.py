@@ -10,6 +10,7 @@ from typing import Any
 from quell.config import Config, changed, from_dict, to_dict
 from quell.errors import UsageError
 from quell.registry import whole
+from quell.runs import archive
 from quell.runs.files import as_facts
 from quell.runs.folder import folder_name
 from quell.runs.record import read
@@ -90,7 +91,7 @@ class Job:
 
     @property
     def done(self) -> bool:
-        return self.record.exists()
+        return archive.exists(self.record)
 
     def check(self) -> None:
         """Complain if the record of a run with another config lies where this one's goes."""
@@ -101,8 +102,7 @@ class Job:
     @property
     def timings(self) -> Path:
         """Where the time it took is noted: beside the records, which must not depend on it."""
-        folder = self.record.parent
-        return (folder.parent if folder.name == "summaries" else folder) / "timings.jsonl"
+        return archive.place_of(self.record)[0] / "timings.jsonl"
 
     def encode(self) -> str:
         """As the argument of the run's process."""
@@ -119,7 +119,7 @@ class Job:
 
 
 def record_path(group: Path, config: Config) -> Path:
-    return group / "summaries" / f"{folder_name(config.task)}-{config.method}-{config.seed}.json"
+    return archive.loose(group, f"{folder_name(config.task)}-{config.method}-{config.seed}")
 
 
 def seconds_of(job: Job, known: dict[tuple[str, str], float]) -> float:

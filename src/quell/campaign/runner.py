@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from quell.campaign.plan import STOPPED, Job
 from quell.rollout.cpu.crew import ONE_THREAD
+from quell.runs import archive
 from quell.runs.files import as_facts
 from quell.terminal.campaign import CampaignDisplay
 from quell.terminal.stopping import handled
@@ -47,6 +48,8 @@ class Runner:
             for future in as_completed([pool.submit(self._one, job) for job in jobs]):
                 outcomes.append(outcome := future.result())
                 self.display.ended(outcome.job.title, outcome.status, outcome.message)
+            for group in {archive.place_of(job.record)[0] for job in jobs}:
+                archive.pack(group)
             return outcomes
 
     def stop(self) -> None:

@@ -17,6 +17,7 @@ from quell.campaign.benchmark import scores
 from quell.campaign.plan import Job
 from quell.config import Config, flatten, full_name, parse_value, replace
 from quell.errors import UsageError, did_you_mean
+from quell.runs import archive
 from quell.runs.folder import folder_name
 from quell.runs.record import read
 from quell.stats import mean_std, t_interval
@@ -72,8 +73,7 @@ class Sweep:
         config = replace(self.config, {**trial, "seed": seed}).validate()
         label = re.sub(r"[^A-Za-z0-9=.,_+-]", "", ",".join(f"{name}={value}" for name, value in trial.items()))[:150]
         name = "-".join(filter(None, (folder_name(config.task), config.method, label, str(seed))))
-        record = self.out / "summaries" / f"{name}.json"
-        return Job(config, self.out / "runs" / label, record, self.episodes, label, self.trust)
+        return Job(config, self.out / "runs" / label, archive.loose(self.out, name), self.episodes, label, self.trust)
 
     def rows(self) -> tuple[list[str], list[list[str]]]:
         """A table, best first: settings, mean ± std over seeds, interval of the mean, lowest and highest seed."""

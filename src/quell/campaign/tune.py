@@ -21,13 +21,16 @@ import numpy as np
 from quell.campaign.plan import Job
 from quell.config import flatten, replace
 from quell.errors import UsageError
-from quell.runs.files import write_atomically
+from quell.runs import archive
+from quell.runs.files import LARGE, read_json, write_atomically
 from quell.runs.folder import folder_name
 from quell.runs.record import read
 from quell.training.methods import get_method, make_config
 
 FIRST_SEED = 100
 MORE_SEEDS = 3
+SEARCHES = "searches.json"
+"""Beside the records: what every search of a method came to."""
 KEPT = 4  # one in so many goes on to the second stage
 
 
@@ -62,8 +65,8 @@ class Search:
     def job(self, trial: int, task: str, seed: int) -> Job:
         config = make_config(task, self.method, "tuned", {"seed": seed, "steps": self.steps, "eval_every": 0})
         config = replace(config, self.settings()[trial], lenient=True).validate()  # what a task's preset reads of them
-        name = f"{folder_name(task)}-trial{trial:02d}-{seed}.json"
-        return Job(config, self.runs / f"trial{trial:02d}", self.folder / name, self.episodes, f"trial{trial:02d}")
+        record = archive.loose(self.folder, f"{folder_name(task)}-trial{trial:02d}-{seed}")
+        return Job(config, self.runs / f"trial{trial:02d}", record, self.episodes, f"trial{trial:02d}")
 
     def first_stage(self) -> list[Job]:
         return [self.job(trial, task, FIRST_SEED) for trial in range(self.trials) for task in self.tasks]
@@ -102,8 +105,9 @@ class Search:
             "best": self.settings()[order[0]],
             "trials": [self._row(trial, seeds if trial in finalists else [FIRST_SEED]) for trial in listed],
         }
-        name = f"{'+'.join(map(folder_name, self.tasks))}.json"
-        write_atomically(self.folder / name, (json.dumps(table, indent=1) + "\n").encode())
+        path, name = self.folder / SEARCHES, "+".join(map(folder_name, self.tasks))
+        earlier = read_json(path, LARGE) if path.exists() else {}
+        write_atomically(path, (json.dumps({**earlier, name: table}, indent=1) + "\n").encode())
         return table
 
     def _row(self, trial: int, seeds: Sequence[int]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from quell.paper.published import ENTRIES, paper_steps
 from quell.paper.render import render_all, render_group
 from quell.registry import SIZE
 from quell.rollout import default_workers
+from quell.runs import archive
 from quell.terminal.campaign import CampaignDisplay
 from quell.terminal.numbers import clock
 from quell.terminal.tables import show
@@ -129,7 +130,7 @@ def _show(jobs: list[Job], due: list[Job], seconds: dict[str, float], count: int
 def _conclude(jobs: list[Job], outcomes: list[Outcome]) -> int:
     """Tables and figures from all there is, and what failed."""
     if any(job.done for job in jobs):
-        _told(render_group(jobs[0].record.parent.parent))
+        _told(render_group(archive.place_of(jobs[0].record)[0]))
     failed = [outcome for outcome in outcomes if outcome.status == "failed"]
     stopped = sum(outcome.status == "stopped" for outcome in outcomes)
     for outcome in failed:

@@ -12,6 +12,7 @@ from quell.config import Config, check_out, check_run_name
 from quell.errors import UsageError
 from quell.registry import SIZE
 from quell.rollout import default_workers
+from quell.runs import archive
 from quell.runs.folder import folder_name
 from quell.tasks import Task
 from quell.terminal.campaign import CampaignDisplay
@@ -24,7 +25,7 @@ and print a table: mean actions of the final policies on fresh episodes. Other s
   quell sweep hopper --method es --grid lr=0.01,0.03 sigma=0.02,0.05 --random 3 --seeds 3 --steps 1e5
 
 Finished runs are not repeated: the same command, or a larger grid, goes on where it stopped. Records go to
-OUT/NAME/summaries, which `quell report OUT/NAME` shows."""
+OUT/NAME/records.jsonl.gz, which `quell report OUT/NAME` shows."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def run(
         if outcome.status == "failed":
             print(f"FAILED  {outcome.job.title}: {outcome.message}; the same command tries again", file=sys.stderr)
     show(*sweep.rows())
-    print(f"mean actions, {episodes} fresh episodes of each final policy; records in {folder}/summaries")
+    print(f"mean actions, {episodes} fresh episodes of each final policy; records in {folder / archive.PACKED}")
     if any(outcome.status == "stopped" for outcome in outcomes):
         print("stopped; the same command goes on", file=sys.stderr)
         return 130

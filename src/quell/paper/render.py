@@ -11,12 +11,13 @@ from quell.paper import formats
 from quell.paper.published import ENTRIES, Entry, label
 from quell.paper.scores import Grid, grid, improvements
 from quell.paper.tables import build
+from quell.runs import archive
 from quell.runs.record import Record, read_group
 
 
 def render_all(out: Path) -> list[Path]:
     """Every table and figure of every group: folders that hold records, or the results folder itself."""
-    folders = [out] if (out / "summaries").is_dir() else sorted(path.parent for path in out.glob("*/summaries"))
+    folders = [group for group in (out, *sorted(out.glob("*/"))) if archive.holds_records(group)]
     if not folders:
         raise UsageError(f"{str(out)!r} holds no records of runs; `quell paper table-es` makes some")
     require("plot", "figures")
@@ -63,7 +64,7 @@ def runs_of(entry: Entry, records: Iterable[Record]) -> Grid:
 
 def _table(group: Path, name: str, entry: Entry, runs_by_task: Grid) -> list[Path]:
     table = build(entry, runs_by_task)
-    comment = f"Made by `quell paper render` from the runs in `{group.name}/summaries`."
+    comment = f"Made by `quell paper render` from the runs in `{group.name}/{archive.PACKED}`."
     contents = {"md": formats.markdown(table, comment), "tex": formats.latex(table, comment)}
     page = Template((files("quell.paper") / "page.html").read_text(encoding="utf-8"))
     contents["html"] = page.substitute(title=entry.title, body=formats.html(table))

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from quell.errors import UsageError
-from quell.runs import Run, files
-from quell.runs.record import LARGEST, Record, from_facts, from_folder, is_record
+from quell.runs import Run, archive, files
+from quell.runs.record import Record, from_facts, from_folder, is_record
 
 FOLDERS = "runs"  # the group of run folders
 
@@ -33,9 +33,9 @@ def gather(paths: Iterable[Path]) -> Sources:
     for path in paths:
         if not path.exists():
             raise UsageError(f"{str(path)!r} does not exist")
-        for file in [path] if path.is_file() else sorted(path.rglob("*.json")):
+        for file in [path] if path.is_file() else sorted([*path.rglob("*.json"), *path.rglob(archive.PACKED)]):
             if "checkpoints" not in file.parts:
-                _take(file, sources)
+                _take_file(file, sources)
     if not (sources.groups or sources.measurements):
         given = ", ".join(map(str, paths))
         raise UsageError(f"no run, record or measurement in {given}; give run folders or a results folder")
@@ -49,25 +49,31 @@ def gather(paths: Iterable[Path]) -> Sources:
     return sources
 
 
-def _take(file: Path, sources: Sources) -> None:
-    """Add one file, if it is something we know."""
+def _take_file(file: Path, sources: Sources) -> None:
+    """Add what a file holds, if it is something we know."""
     try:
-        facts = files.read_json(file, LARGEST)
-        if not isinstance(facts, dict):
-            return
         if file.name == "config.json":
             sources.groups.setdefault(FOLDERS, []).append(from_folder(Run.open(file.parent)))
-        elif is_record(facts):
-            run = from_facts(facts)
-            group = f"{file.parent.name}, {run.config.preset}"
-            if file.parent.name == "summaries":
-                group = file.parent.parent.name
-                sources.campaigns.append(group)
-            sources.groups.setdefault(group, []).append(run)
-        elif {"task", "at", "rows"} <= facts.keys():
-            sources.measurements.append({**_measurement(facts), "file": file.stem})
+        elif file.name == archive.PACKED:
+            for name, facts in archive.read_packed(file):
+                _take(name, facts, file.parent, file.parent, sources)
+        elif isinstance(facts := files.read_json(file, archive.LARGEST), dict):
+            campaign = file.parent.parent if file.parent.name == archive.LOOSE else None
+            _take(file.stem, facts, file.parent, campaign, sources)
     except files.MALFORMED as error:
         raise UsageError(f"{str(file)!r} cannot be read: {error}") from None
+
+
+def _take(name: str, facts: dict[str, Any], folder: Path, campaign: Path | None, sources: Sources) -> None:
+    """Add a run's record, or a measurement."""
+    if is_record(facts):
+        run = from_facts(facts)
+        group = f"{folder.name}, {run.config.preset}" if campaign is None else campaign.name
+        if campaign is not None:
+            sources.campaigns.append(group)
+        sources.groups.setdefault(group, []).append(run)
+    elif {"task", "at", "rows"} <= facts.keys():
+        sources.measurements.append({**_measurement(facts), "file": name})
 
 
 def _measurement(facts: dict[str, Any]) -> dict[str, Any]:

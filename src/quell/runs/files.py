@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from quell.errors import QuellError, UsageError
 
@@ -20,9 +20,14 @@ MALFORMED = (OSError, ValueError, TypeError, LookupError, AttributeError, Overfl
 _CAREFULLY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
+def open_regular(path: Path) -> BinaryIO:
+    """A regular file to read from; OSError if it is none."""
+    return os.fdopen(_regular(path, os.O_RDONLY), "rb")
+
+
 def read(path: Path, limit: int = SMALL) -> bytes:
     """A regular file's contents; OSError if it is none, or larger than `limit`."""
-    with os.fdopen(_regular(path, os.O_RDONLY), "rb") as file:
+    with open_regular(path) as file:
         found = os.fstat(file.fileno())
         if found.st_size > limit:
             raise OSError(f"{path.name} has {found.st_size:,} bytes, at most {limit:,} are expected")
@@ -42,7 +47,7 @@ def read_json(path: Path, limit: int = SMALL) -> Any:
 def read_lines(path: Path) -> Iterator[str]:
     """A text file's lines, with their ends, one by one; none if there is no file."""
     try:
-        with os.fdopen(_regular(path, os.O_RDONLY), "rb") as file:
+        with open_regular(path) as file:
             while line := file.readline(SMALL):
                 yield line.decode(errors="replace")
     except FileNotFoundError:

@@ -6,7 +6,8 @@ curve. Tables, figures and the report are made of records alone. Times, machine 
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 
 from quell.config import Config, from_dict, to_dict
 from quell.errors import UsageError
-from quell.runs import files
+from quell.runs import archive, files
 from quell.runs.folder import Run
 
 POINTS = 100
@@ -23,8 +24,6 @@ POINTS = 100
 CURVE = ("iteration", "steps", "return", "ratio", "evaluation")
 NO_REWARD = "(no reward)"
 """Beside the score of runs that are `flat`."""
-LARGEST = 1 << 24
-"""Bytes of a record, at most."""
 
 
 @dataclass(frozen=True)
@@ -80,16 +79,28 @@ class Record:
 
 
 def read(path: Path) -> Record:
-    """A record; a UsageError if the file is none."""
-    try:
-        return from_facts(files.read_json(path, LARGEST))
-    except files.MALFORMED as error:
-        raise UsageError(f"{str(path)!r} is not the record of a run: {error}") from None
+    """The record that a run of a campaign left at `path`, loose or packed since; a UsageError if it is none."""
+    with _named(path):
+        return from_facts(archive.find(path))
 
 
 def read_group(group: Path) -> list[Record]:
-    """All records of a results folder, in the order of their names."""
-    return [read(path) for path in sorted((group / "summaries").glob("*.json"))]
+    """All records of a campaign's folder, in the order of their names."""
+    return list(read_named(group).values())
+
+
+def read_named(group: Path) -> dict[str, Record]:
+    """Name -> record of a campaign's folder."""
+    with _named(group):
+        return {name: from_facts(facts) for name, facts in archive.read(group).items()}
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except files.MALFORMED as error:
+        raise UsageError(f"{str(path)!r} is not the record of a run: {error}") from None
 
 
 def is_record(facts: Mapping[str, Any]) -> bool:
@@ -100,15 +111,13 @@ def is_record(facts: Mapping[str, Any]) -> bool:
 def from_facts(facts: Mapping[str, Any]) -> Record:
     """A record from its file's contents.
 
-    Older files lack `label` and `variance`; the oldest have every iteration in `history`, no untrained policy, and a
-    `name` that is method and label together.
+    Older ones lack `label` and `variance`; the oldest have every iteration in `history`, and no untrained policy.
     """
     config = from_dict(facts["config"])
     if "history" in facts:
         columns: dict[str, Sequence[Any]] = facts["history"]
         rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-        label = facts.get("name", config.method).removeprefix(config.method).removeprefix("-")
-        facts = {**facts, "curve": thin(rows), "label": label, "variance": variance_ratio(rows)}
+        facts = {**facts, "curve": thin(rows), "variance": variance_ratio(rows)}
     needed = {name: facts[name] for name in ("versions", "final", "curve")}
     more = {"label": facts.get("label", ""), "variance": facts.get("variance")}
     return _checked(Record(config, untrained=facts.get("untrained", []), **needed, **more))
