@@ -77,6 +77,14 @@ def test_lqr_goes_on_with_a_clip(tmp_path: Path) -> None:
     assert (moments[-1] > 0).any()
 
 
+@pytest.mark.usefixtures("in_process")
+def test_a_natural_step_without_a_divergence_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Context, "kl", lambda self, theta: np.nan)
+    result = quell.train("inverted-pendulum", steps=1, batch_steps=0, out=tmp_path, progress=False)
+    (row,) = result.history
+    assert (row["trouble/skipped"], row["trouble/total"], row["update/ratio"]) == (1, 1, 0)
+
+
 def test_the_default_keeps_every_bit() -> None:
     where, theta = context()
     gradient = np.random.default_rng(1).normal(size=theta.shape).astype(np.float32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -97,6 +98,37 @@ def test_states_too_large_to_square_are_no_step() -> None:
         moved, following, _ = step.step(theta, np.ones_like(theta), state, context)
     assert not np.isfinite(moved).any()
     assert following is state
+
+
+@pytest.mark.parametrize(
+    "divergence", [lambda theta: np.nan, lambda theta: np.inf, lambda theta: 1.0], ids=["nan", "infinite", "too far"]
+)
+def test_a_divergence_that_is_never_within_the_limit_is_no_step(
+    divergence: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even at the last try; the trainer sees that theta is not finite, and what was known stays."""
+    where, step = context(GAUSSIAN), Natural(kl=0.03)
+    state = step.init(GAUSSIAN, where.theta)
+    monkeypatch.setattr(Context, "kl", lambda self, theta: divergence(theta))
+    moved, following, facts = step.step(where.theta, gradient_of(GAUSSIAN), state, where)
+    assert not np.isfinite(moved).any()
+    assert following is state
+    assert facts["update/kl"] == 0
+
+
+def test_a_length_that_is_not_a_number_is_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    where, step = context(GAUSSIAN), Natural()
+    monkeypatch.setattr(Context, "kl_length", lambda self, direction: np.nan)
+    moved, _, _ = step.step(where.theta, gradient_of(GAUSSIAN), step.init(GAUSSIAN, where.theta), where)
+    assert not np.isfinite(moved).any()
+
+
+def test_a_step_shorter_than_rounding_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the end of a falling schedule, where a divergence in single precision is all rounding."""
+    where, step = context(GAUSSIAN), Natural(kl=1e-9)
+    monkeypatch.setattr(Context, "kl", lambda self, theta: 2e-7)
+    moved, _, _ = step.step(where.theta, gradient_of(GAUSSIAN), step.init(GAUSSIAN, where.theta), where)
+    assert np.isfinite(moved).all()
 
 
 @pytest.mark.parametrize("reach", [0.5, 1e-9], ids=["shortened", "refused"])

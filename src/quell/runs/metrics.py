@@ -53,7 +53,8 @@ METRICS: dict[str, str] = {
     "trouble/bad_pairs": "Pairs left out because a return was not finite.",
     "trouble/flat": "1 when all returns were equal, so that the batch carries no gradient.",
     "trouble/cv_dropped": "1 when the policy gradient overflowed and the batch fell back to plain ES.",
-    "trouble/skipped": "1 when no finite gradient could be formed, or the step would overflow: nothing was changed.",
+    "trouble/skipped": "1 when no finite gradient could be formed, or no step with sound numbers and a divergence "
+    "within its limit: nothing was changed.",
     "cluster/workers": "Ray workers at hand.",
     "cluster/lost": "Ray workers lost in this session (dead, silent or overdue); others did their work.",
     "cluster/reissued": "Pieces of work given to a second worker in this session.",

@@ -4,8 +4,8 @@
 
 F is the policy's Fisher matrix in Kronecker factors (`quell.policy.fisher`), over the states of past batches and this
 one. The length comes from the exact quadratic form on this batch's states, and is shortened until the divergence itself
-is within half as much again. Where the estimator hands over a surrogate, it is shortened until that gains too, and not
-taken if no length does.
+is within half as much again. A step whose divergence is not a number, or never within that, is refused. Where the
+estimator hands over a surrogate, it is shortened until that gains too, and not taken if no length does.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from quell.update import Context, Schedule, scheduled
 SLACK = 1.5  # by which the divergence may exceed what was asked for
 SHORTENED = 0.6  # at a time
 TRIES = 12
+ROUNDING = 1e-6  # of a divergence that is computed in single precision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,13 +60,14 @@ class Natural:
         following = {name: self.decay * state[name] + np.asarray(fresh[name], np.float64) for name in state}
         try:
             direction = _latest.of(policy, following, self.damping).apply(gradient, -1)
-        except np.linalg.LinAlgError:  # states too large to square: no metric, no step, and the trainer counts it
-            return np.full_like(theta, np.nan), state, {"update/kl": 0.0}
-        state = following
+        except np.linalg.LinAlgError:  # states too large to square: no metric
+            return _refused(theta, state)
         wanted = scheduled(self.kl, self.schedule, context.steps, context.budget)
         length = context.kl_length(direction)
-        if not (np.isfinite(length) and length > 0):
-            return theta, state, {"update/kl": 0.0}
+        if not np.isfinite(length):
+            return _refused(theta, state)
+        if length == 0:
+            return theta, following, {"update/kl": 0.0}
         size, shortened = np.sqrt(2 * wanted) / length, 0
         while True:
             moved = (theta + size * direction).astype(np.float32)
@@ -74,8 +76,17 @@ class Natural:
             if (divergence <= SLACK * wanted and gains) or shortened == TRIES - 1:
                 break
             size, shortened = size * SHORTENED, shortened + 1
+        if not divergence <= SLACK * wanted + ROUNDING:
+            return _refused(theta, state)
         facts = {"update/kl": divergence, "learning_rate": float(size), "update/shortened": float(shortened)}
-        return (moved, state, facts) if gains else (theta, state, {**facts, "update/kl": 0.0, "learning_rate": 0.0})
+        if not gains:
+            return theta, following, {**facts, "update/kl": 0.0, "learning_rate": 0.0}
+        return moved, following, facts
+
+
+def _refused(theta: Array, state: dict[str, Array]) -> tuple[Array, dict[str, Array], Metrics]:
+    """No step, and nothing learned of the batch: the trainer sees that theta is not finite, skips it and counts it."""
+    return np.full_like(theta, np.nan), state, {"update/kl": 0.0}
 
 
 @functools.lru_cache(maxsize=8)
