@@ -19,6 +19,7 @@ from quell.estimate.control_variate.coefficients import FixedCoefficient
 from quell.estimate.control_variate.discount import FixedDiscounts
 from quell.estimate.reduce import sum_by_loop
 from quell.estimate.score import Score
+from quell.perturb.qmc import Qmc
 from quell.types import Array, Batch, Sums
 
 RULE: dict[str, Any] = {"discount": FixedDiscounts(gammas=(0.9,)), "coefficients": FixedCoefficient(value=-0.6)}
@@ -79,6 +80,24 @@ def test_estimated_variance_is_the_variance_over_batches() -> None:
         assert np.mean([e.metrics["variance/method"] for e in estimates]) == pytest.approx(spread, rel=0.15)
 
 
+@pytest.mark.parametrize("shift", [False, True], ids=["unshifted", "shifted"])
+@pytest.mark.parametrize("estimator", [Score(shaping="none"), ControlVariate(shaping="none")], ids=["es", "cv"])
+def test_the_variance_of_a_sequence_that_goes_on_is_not_known(estimator: Any, shift: bool) -> None:
+    """Neighbouring points of an unshifted Halton sequence are alike: half their distance says nothing of their noise.
+    Shifted at random, it is known from the second batch on."""
+    data = Collector(LinearGaussian(), POLICY, pairs=3, directions=Qmc(sigma=0.3, shift=shift))
+    state = estimator.init(data.problem)
+    told = []
+    for iteration in range(3):
+        found = data.estimate(estimator, data.batch(THETA, iteration), state)
+        state = found.state
+        told.append([found.metrics.get(f"variance/{name}", np.nan) for name in ("method", "ratio")])
+    assert np.isfinite(np.array(told)[1:, 0]).all() == shift
+    assert ("last" in state) == shift
+    if not shift:
+        assert np.isnan(told).all()
+
+
 def test_total_variance_by_hand() -> None:
     values = np.array([[1.0, 0.0], [3.0, 0.0], [5.0, 3.0]])
     expected = values.var(axis=0, ddof=1).sum() / 3
@@ -100,8 +119,6 @@ def test_an_overflowing_policy_gradient_falls_back_to_es() -> None:
 
 def test_only_plain_es_is_compared_with_itself() -> None:
     """A ratio to ES is logged where the batch's own pairs tell the variance of ES."""
-    from quell.perturb.qmc import Qmc
-
     for directions, known in ((None, True), (Qmc(sigma=0.3), False)):
         data = Collector(LinearGaussian(), POLICY, pairs=3, directions=directions)
         metrics = data.estimate(Score(), data.batch(THETA)).metrics

@@ -114,22 +114,27 @@ def total_variance(total: Array, squares: Array, count: float) -> float:
 
 
 def compared(plain: float, own: float) -> Metrics:
-    """An estimate's variance beside that of plain ES, as a run's metrics tell it."""
-    return {"variance/es": plain, "variance/method": own, "variance/ratio": own / plain if plain > 0 else 1.0}
+    """An estimate's variance beside that of plain ES, as a run's metrics tell it; NaN is what is not known."""
+    ratio = own / plain if plain > 0 else float("nan")
+    return {"variance/es": plain, "variance/method": own, "variance/ratio": ratio}
 
 
 def fresh_variance(problem: Problem, estimates: int) -> State:
-    """The state that `batch_variance` keeps for so many estimates: nothing where pairs are independent."""
-    return {} if problem.directions.independent else {"last": np.full((estimates, problem.policy.dim), np.nan)}
+    """The state that `batch_variance` keeps for so many estimates: nothing where no batch waits for the next."""
+    between = problem.directions.fresh and not problem.directions.independent
+    return {"last": np.full((estimates, problem.policy.dim), np.nan)} if between else {}
 
 
 def batch_variance(problem: Problem, state: State, sums: Any, squares: Any, count: float) -> tuple[list[float], State]:
     """V[g] of several estimates, each from the sum and sum of squares of its pairs' parts.
 
     Only independent pairs tell the variance of their mean by their spread. Where they are drawn jointly (orthogonal,
-    Halton) it is half the squared distance to the last batch's estimate: independent, and theta has moved little.
+    shifted Halton) it is half the squared distance to the last batch's estimate: independent, and theta has moved
+    little. A Halton sequence that goes on from batch to batch has neither, and its variance is not known: NaN.
     """
     if problem.directions.independent:
         return [total_variance(total, square, count) for total, square in zip(sums, squares, strict=True)], {}
+    if not problem.directions.fresh:
+        return [float("nan")] * len(sums), {}
     means = np.stack([total / max(count, 1) for total in sums])
     return (np.square(means - state["last"]).sum(axis=1) / 2).tolist(), {"last": means}

@@ -40,6 +40,8 @@ class Directions:
     """Whether the second member of a pair is exactly the negative of the first."""
     independent: ClassVar[bool] = True
     """Whether the pairs of an iteration are independent, so that their spread tells the variance of their mean."""
+    fresh: ClassVar[bool] = True
+    """Whether iterations are independent of one another, so that two of them tell it where pairs do not."""
     sigma: Annotated[float, POSITIVE] = 0.02
     """Standard deviation of the parameter perturbation."""
 
@@ -60,6 +62,7 @@ class Unperturbed:
     sigma: ClassVar[float] = 0.0
     symmetric: ClassVar[bool] = True
     independent: ClassVar[bool] = True
+    fresh: ClassVar[bool] = True
 
     def plus(self, draw: Draw, pair: int) -> Array:
         return np.zeros(draw.dim, np.float32)

@@ -25,6 +25,11 @@ class Qmc(Directions):
     shift: bool = False
     """Shift the points at random every iteration, which makes QMC unbiased."""
 
+    @property
+    def fresh(self) -> bool:  # type: ignore[override]
+        """Unshifted, an iteration takes the points behind the last one's."""
+        return self.shift
+
     def plus(self, draw: Draw, pair: int) -> Array:
         from scipy.special import ndtri
 

@@ -39,7 +39,7 @@ METRICS: dict[str, str] = {
     "variance/es": "Estimated variance of plain ES on this batch, on the same directions, in the metric that "
     "the estimator makes small: that of the parameters, or of the natural step (estimator advantage).",
     "variance/method": "Estimated variance of the gradient in use, in the same metric; from its pairs, or from two "
-    "batches where pairs are drawn jointly (orthogonal, qmc).",
+    "batches where pairs are drawn jointly (orthogonal, shifted qmc); not known where batches go on (unshifted qmc).",
     "variance/ratio": "variance/method divided by variance/es; below 1 the control variate helps.",
     "variance/in_step_metric": "1 where these variances are in the natural step's metric, 0 in that of parameters.",
     "eta/mean": "Mean of the control variate's coefficients eta.",
