@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 import quell
 from quell.cli import main
 from quell.errors import UsageError
-from quell.runs import checkpoint
+from quell.runs import checkpoint, files
 from quell.training.iteration import Trainer
 from quell.training.state import TrainState
 
@@ -90,10 +91,51 @@ def test_an_error_in_a_callback_is_the_users_and_the_run_goes_on_later(tmp_path:
             raise ZeroDivisionError("mine")
 
     breaks = Breaks()
-    with pytest.raises(ZeroDivisionError, match="mine"):
+    with pytest.raises(ZeroDivisionError, match="mine") as told:
         quell.train("lqr-302", out=tmp_path, name="x", callbacks=[breaks], **SHORT)
     assert not breaks.open
+    assert told.value.__notes__ == [f"saved after iteration 2: quell resume {tmp_path / 'lqr-302/es/x'}"]
+    assert checkpoint.iterations(tmp_path / "lqr-302/es/x/checkpoints") == [0, 2], "not only every third"
     assert quell.resume(tmp_path / "lqr-302/es/x", progress=False).finished
+
+
+@pytest.mark.parametrize("where", [(Trainer, "evaluate"), (Trainer, "iterate")], ids=["evaluation", "iteration"])
+def test_an_interrupt_without_a_display_saves_what_is_done(
+    where: tuple[Any, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Ctrl-C in a script with progress=False: iterations that are done are kept, and the rest is as it would be."""
+    whole = quell.train("lqr-302", out=tmp_path, **SHORT)
+    call, calls = getattr(*where), []
+
+    def interrupted(trainer: Trainer, state: TrainState) -> Any:
+        calls.append(state.iteration)
+        if max(calls) >= 5:
+            raise KeyboardInterrupt
+        return call(trainer, state)
+
+    monkeypatch.setattr(*where, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        quell.train("lqr-302", out=tmp_path, name="x", **SHORT)
+    monkeypatch.setattr(*where, call)
+    path = tmp_path / "lqr-302/es/x"
+    assert checkpoint.iterations(path / "checkpoints")[-1] == 5
+    rest = quell.resume(path, progress=False)
+    assert rest.theta.tobytes() == whole.theta.tobytes()
+    assert [row["return/mean"] for row in rest.history] == [row["return/mean"] for row in whole.history]
+
+
+def test_a_full_disk_does_not_hide_the_users_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Breaks(Witness):
+        def on_iteration(self, row: dict[str, Any]) -> None:
+            monkeypatch.setattr(files, "write_new", full)
+            raise ZeroDivisionError("mine")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(ZeroDivisionError, match="mine") as told:
+        quell.train("lqr-302", out=tmp_path, name="x", callbacks=[Breaks()], **SHORT)
+    assert "iteration 1 could not be saved: No space left on device; the last" in told.value.__notes__[0]
 
 
 def test_what_is_no_callback_is_refused(tmp_path: Path) -> None:

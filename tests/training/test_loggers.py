@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import quell
 import quell.errors
+import quell.training.loggers
 from quell.errors import QuellError, UsageError
 
 pytestmark = pytest.mark.usefixtures("in_process")
@@ -46,6 +48,54 @@ def test_mlflow_gets_every_number_and_goes_on_with_a_run(tmp_path: Path, monkeyp
     assert run.info.status == "FINISHED"
     seen = [(entry.step, entry.value) for entry in client.get_metric_history(run.info.run_id, "return/mean")]
     assert seen == [(row["steps"], row["return/mean"]) for row in result.history]
+
+
+class Lost(quell.training.loggers.Logger):
+    """A tracker that is lost with the third row; `silent` is one that says nothing about it."""
+
+    name = "lost"
+    silent = False
+
+    def __enter__(self) -> Lost:
+        self.rows: list[dict[str, float]] = []
+        return self
+
+    def send(self, row: dict[str, float]) -> None:
+        self.rows.append(row)
+        if len(self.rows) == 3:
+            raise ConnectionResetError("" if self.silent else "Connection lost\nand much more")
+
+    def finish(self, *, failed: bool) -> None:
+        raise AssertionError("it is not there any more")
+
+
+@pytest.mark.parametrize(("silent", "why"), [(False, "Connection lost"), (True, "ConnectionResetError")])
+def test_a_tracker_that_is_lost_is_left_out(
+    silent: bool, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(quell.errors.EXTRAS, "lost", "json")
+    monkeypatch.setitem(quell.training.loggers.LOGGERS, "lost", Lost)
+    monkeypatch.setattr(Lost, "silent", silent)
+    with pytest.warns(UserWarning, match="^lost ") as told:
+        result = quell.train("lqr-302", method="es", out=tmp_path, log="lost", **{**SHORT, "steps": 200})
+    assert [str(one.message) for one in told] == [f"lost gets no more of this run, which goes on: {why}"]
+    assert (result.finished, len(result.history)) == (True, 10)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_mlflow_is_lost_in_mid_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mlflow")
+
+    class Removes(quell.Callback):
+        def on_iteration(self, row: dict[str, float]) -> None:
+            if row["iteration"] == 2:
+                shutil.rmtree(tmp_path / "mlruns")
+
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"file://{tmp_path}/mlruns")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    with pytest.warns(UserWarning, match="mlflow gets no more of this run, which goes on: "):
+        result = quell.train("lqr-302", method="es", out=tmp_path, log="mlflow", callbacks=[Removes()], **SHORT)
+    assert result.finished
 
 
 def test_what_is_missing_is_said_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

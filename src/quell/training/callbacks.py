@@ -8,7 +8,8 @@ class Callback:
     """Told about every iteration and evaluation; derive from it what you need.
 
     `row` holds the iteration's metrics by name (`quell.metrics.METRICS`). Setting `self.stop_requested = True` ends the
-    run after the present iteration, saved, so that `quell.resume` can go on. An error raised here ends it at once.
+    run after the present iteration, saved, so that `quell.resume` can go on. An error raised here ends it at once, also
+    saved.
     """
 
     stop_requested = False

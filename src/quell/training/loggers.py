@@ -1,9 +1,14 @@
-"""Other people's experiment trackers, as callbacks: `--log wandb`, `--log mlflow`. Both draw over environment steps."""
+"""Other people's experiment trackers, as callbacks: `--log wandb`, `--log mlflow`. Both draw over environment steps.
+
+One that cannot be reached when a run begins ends it; one that is lost later is left out, with a warning: metrics.jsonl
+has every row.
+"""
 
 import hashlib
 import math
 import time
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +26,30 @@ class Logger(Callback):
 
     def __init__(self, folder: Path, config: Config) -> None:
         self.folder, self.config = folder.resolve(), config
+        self._lost = False
 
     def on_iteration(self, row: dict[str, Any]) -> None:
-        self.send({name: value for name, value in row.items() if math.isfinite(value)})
+        self._try(lambda: self.send({name: value for name, value in row.items() if math.isfinite(value)}))
+
+    def __exit__(self, *error: object) -> None:
+        self._try(lambda: self.finish(failed=bool(error[0])))
+
+    def _try(self, call: Callable[[], object]) -> None:
+        """Do it, unless the tracker was lost before: its own attempts may take minutes each time."""
+        try:
+            if not self._lost:
+                call()
+        except Exception as error:  # files, networks, processes: a tracker may fail in any way
+            self._lost = True
+            why = (str(error).splitlines() or [""])[0] or type(error).__name__
+            warnings.warn(f"{self.name} gets no more of this run, which goes on: {why}", stacklevel=3)
 
     def send(self, row: dict[str, float]) -> None:
+        """An iteration's metrics, all of them finite."""
+        raise NotImplementedError
+
+    def finish(self, *, failed: bool) -> None:
+        """The run has ended."""
         raise NotImplementedError
 
 
@@ -58,8 +82,8 @@ class Wandb(Logger):
     def send(self, row: dict[str, float]) -> None:
         self._run.log(row)
 
-    def __exit__(self, *_: object) -> None:
-        self._run.finish()
+    def finish(self, *, failed: bool) -> None:
+        self._run.finish(int(failed))
 
 
 class Mlflow(Logger):
@@ -81,9 +105,9 @@ class Mlflow(Logger):
             if not found:
                 for name, value in flatten(self.config).items():
                     self._client.log_param(self._id, name, value)
+            self._client.update_run(self._id, "RUNNING")
         except mlflow.MlflowException as error:
             raise QuellError(f"MLflow: {str(error).splitlines()[0]}") from None
-        self._client.update_run(self._id, "RUNNING")
         return self
 
     def send(self, row: dict[str, float]) -> None:
@@ -92,8 +116,8 @@ class Mlflow(Logger):
         now, step = int(time.time() * 1000), int(row["steps"])
         self._client.log_batch(self._id, [Metric(name, value, now, step) for name, value in row.items()])
 
-    def __exit__(self, *error: object) -> None:
-        self._client.set_terminated(self._id, "FAILED" if error[0] else "FINISHED")
+    def finish(self, *, failed: bool) -> None:
+        self._client.set_terminated(self._id, "FAILED" if failed else "FINISHED")
 
 
 LOGGERS: dict[str, type[Logger]] = {logger.name: logger for logger in (Wandb, Mlflow)}

@@ -40,27 +40,29 @@ def _loop(trainer: Trainer, state: TrainState, run: Run, writer: MetricsWriter, 
         return any(callback.stop_requested for callback in callbacks)
 
     while not state.finished(config) and not stopping():
-        before = state
         try:
-            state, row = trainer.iterate(state)
-            if state.steps >= config.steps or (config.eval_every and state.iteration % config.eval_every == 0):
-                state, evaluation = trainer.evaluate(state)
+            following, row = trainer.iterate(state)
+            if following.steps >= config.steps or (config.eval_every and following.iteration % config.eval_every == 0):
+                following, evaluation = trainer.evaluate(following)
                 row |= evaluation
-            last = state.finished(config)
-        except EngineFailure as error:  # the iteration is repeated on resuming, as it would have been
-            _save(run, before, config)
-            saved = f"saved after iteration {before.iteration}: quell resume {shown(run.path)}"
-            raise type(error)(f"{error}\n{saved}") from None
-        writer.write(row)
-        for callback in callbacks:
-            callback.on_iteration(row)
-            if "eval/return" in row:
-                callback.on_evaluation(row)
+            writer.write(row)
+            state = following
+            for callback in callbacks:
+                callback.on_iteration(row)
+                if "eval/return" in row:
+                    callback.on_evaluation(row)
+        except BaseException as error:  # an iteration that was not finished is repeated on resuming
+            saved = _saved_in_need(run, state, config)
+            if isinstance(error, EngineFailure):
+                raise type(error)(f"{error}\n{saved}") from None
+            error.add_note(saved)
+            raise
         if state.trouble_in_a_row >= config.max_trouble:
             had = "had a return or gradient that was not finite, or too large for the step to square"
             kept = f"the last good checkpoint is kept in {shown(run.checkpoints)}"
             advice = "(--max-norm, smaller --lr or --sigma often help)"
             raise TroubleError(f"stopped: {state.trouble_in_a_row} iterations in a row {had}; {kept} {advice}")
+        last = state.finished(config)
         if last or stopping() or state.iteration % config.checkpoint_every == 0:
             try:
                 _save(run, state, config)
@@ -72,6 +74,18 @@ def _loop(trainer: Trainer, state: TrainState, run: Run, writer: MetricsWriter, 
                     raise QuellError(f"{text}; the last checkpoint is intact: quell resume {shown(run.path)}") from None
                 warnings.warn(text, stacklevel=2)
     return state
+
+
+def _saved_in_need(run: Run, state: TrainState, config: Config) -> str:
+    """Save what is done, whatever ends the run; says in words whether that went well, and how to go on."""
+    try:
+        _save(run, state, config)
+    except OSError as error:
+        failed = (
+            f"iteration {state.iteration} could not be saved: {error.strerror or error}; the last checkpoint is intact"
+        )
+        return f"{failed}: quell resume {shown(run.path)}"
+    return f"saved after iteration {state.iteration}: quell resume {shown(run.path)}"
 
 
 def _save(run: Run, state: TrainState, config: Config) -> None:
