@@ -1,11 +1,11 @@
-"""Messages speak Python to Python and flags to the command line; memory is looked at before it is taken."""
+"""Messages speak Python to Python and flags to the command line."""
 
 from __future__ import annotations
 
 import pytest
 
 import quell
-from quell.errors import UsageError, as_flags, did_you_mean, flag, require_memory
+from quell.errors import UsageError, as_flags, did_you_mean, flag
 
 
 @pytest.mark.parametrize(
@@ -44,12 +44,6 @@ def test_did_you_mean() -> None:
     assert did_you_mean("LQR", ["lqr", "hopper"]) == " (did you mean 'lqr'?)"
     assert did_you_mean("eval_evry", ["eval_every"], flag) == " (did you mean --eval-every?)"
     assert did_you_mean("horizon", ["run", "seed"]) == ""
-
-
-def test_memory_is_asked_for_first() -> None:
-    require_memory(1 << 20, "a megabyte")
-    with pytest.raises(UsageError, match=r"a lot would take 1,048,576 GiB of memory, and there are \d+"):
-        require_memory(1 << 50, "a lot")
 
 
 def test_the_names_a_user_sees() -> None:

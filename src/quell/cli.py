@@ -10,6 +10,7 @@ from contextlib import nullcontext
 
 from quell import __version__
 from quell.errors import QuellError, did_you_mean
+from quell.limits import free_memory, gib
 from quell.terminal.stopping import heard
 from quell.terminal.streams import open_all, say
 
@@ -85,8 +86,12 @@ def guarded(command: Callable[[], int], *, alone: bool = False) -> int:
     except OSError as error:  # a disk that is full, a folder that cannot be written
         where = f"{str(error.filename)!r}: " if error.filename is not None else ""
         return _fail(f"{where}{error.strerror or error}", 1)
-    except (MemoryError, OverflowError) as error:  # sizes that nothing can hold
+    except OverflowError as error:  # a size that nothing can hold
         return _fail(f"what is asked for does not fit into this machine: {error}", 1)
+    except MemoryError as error:
+        free, where = free_memory()
+        told = "; ".join(filter(None, [str(error), f"{gib(free)} GiB of memory are free {where}"]))
+        return _fail("\n".join([f"out of memory: {told}", *getattr(error, "__notes__", [])]), 1)
 
 
 def _fail(message: str, code: int) -> int:

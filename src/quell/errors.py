@@ -1,7 +1,6 @@
 """Errors that a user can act on."""
 
 import difflib
-import os
 import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -61,16 +60,6 @@ def require(extra: str, what: str) -> None:
     """Raise MissingExtra unless the group is installed; imports nothing."""
     if find_spec(EXTRAS[extra]) is None:
         raise MissingExtra(extra, what)
-
-
-def require_memory(size: int, what: str) -> None:
-    """Raise UsageError where this machine, or the container that it is, has less; before anything is allocated."""
-    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    with suppress(OSError, ValueError):
-        limits.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    wanted, there = size / 2**30, min(limits) / 2**30
-    if wanted > there:
-        raise UsageError(f"{what} would take {wanted:,.0f} GiB of memory, and there are {there:.0f}")
 
 
 def shown(path: Path) -> str:

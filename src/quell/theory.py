@@ -17,7 +17,8 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from quell.errors import UsageError, require_memory
+from quell.errors import UsageError
+from quell.limits import require_memory
 from quell.types import Array
 
 _CHUNK = 1 << 18  # numbers per simulated noise array: 2 MB, whatever the size of the question

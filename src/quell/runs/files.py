@@ -33,7 +33,7 @@ def read(path: Path, limit: int = SMALL) -> bytes:
             raise OSError(f"{path.name} has {found.st_size:,} bytes, at most {limit:,} are expected")
         if found.st_size > HOLLOW and found.st_blocks * 512 < found.st_size // 8:
             raise OSError(f"{path.name} has {found.st_size:,} bytes, but most of them are holes")
-        return file.read(limit)
+        return file.read(found.st_size)  # Python makes room for all that is asked for
 
 
 def read_json(path: Path, limit: int = SMALL) -> Any:

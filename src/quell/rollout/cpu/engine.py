@@ -7,9 +7,9 @@ pool that meets at every step. theta goes out and trajectories come back through
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from quell.errors import require_memory
 from quell.estimate import Estimator, Problem, Rows
 from quell.estimate.reduce import Node, shards, sum_by_loop, sum_by_vmap
+from quell.limits import require_memory
 from quell.policy.network import Policy
 from quell.rollout import Engine
 from quell.rollout.cpu import Cpu
