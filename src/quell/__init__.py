@@ -9,6 +9,8 @@ Names are loaded when first used, so that importing quell costs nothing.
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from quell.threads import settle
+
 if TYPE_CHECKING:
     from quell.api import Result, TrainedPolicy, evaluate, load, resume, train
     from quell.errors import QuellError, UsageError
@@ -54,6 +56,9 @@ __all__ = ["Batch", "Callback", "CategoricalPolicy", "Context", "ControlVariate"
 __all__ += ["Directions", "Draw", "Engine", "Episodes", "Estimate", "Estimator", "GaussianPolicy", "Needs", "Pair"]
 __all__ += ["Policy", "PolicyGradient", "Problem", "QuellError", "Ray", "Result", "Rollouts", "Rows", "Score", "Step"]
 __all__ += ["TrainedPolicy", "Trajectories", "UsageError", "evaluate", "load", "resume", "task", "train", "variance"]
+
+
+settle()
 
 
 def __getattr__(name: str) -> Any:

@@ -11,6 +11,7 @@ from pathlib import Path
 from quell.commands.arguments import parse
 from quell.errors import EXTRAS, QuellError
 from quell.rollout import default_workers
+from quell.threads import xla_threads
 
 CORE = (
     *("numpy", "scipy", "jax", "optax", "mujoco", "gymnasium"),
@@ -25,7 +26,7 @@ class Arguments:
 
 def main(arguments: list[str]) -> int:
     parse(Arguments, arguments, prog="quell doctor")
-    print(f"python {sys.version.split()[0]}, {default_workers()} cores")
+    print(f"python {sys.version.split()[0]}, {default_workers()} cores, XLA on {xla_threads()} threads")
     healthy = True
     for package in CORE:
         try:

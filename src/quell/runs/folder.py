@@ -22,6 +22,7 @@ from typing import Any
 from quell.config import Config, changed, check_out, check_run_name, from_dict, replace, to_dict
 from quell.errors import UsageError, shown
 from quell.runs import checkpoint, files
+from quell.threads import xla_threads
 
 WRITTEN = ("config.json", "versions.json", "metrics.jsonl", "metrics.csv", "forked-from.txt")
 SAVING = ("eval_every", "eval_episodes", "checkpoint_every", "keep_checkpoints")
@@ -160,9 +161,11 @@ class Run(AbstractContextManager["Run"]):
         return replace(trained, {name: getattr(now, name) for name in FREE_TO_CHANGE})
 
     def warn_of_versions(self) -> None:
-        """Say which packages are not those that the run was begun with: bits may then differ."""
+        """Say what is not as it was when the run was begun: packages, or threads of XLA; bits may then differ."""
         with suppress(*files.MALFORMED):
-            before, now = files.read_json(self.path / "versions.json")["packages"], packages()
+            made_with, threads = files.read_json(self.path / "versions.json"), {"XLA threads": xla_threads()}
+            before = made_with["packages"] | {name: made_with.get("xla_threads", now) for name, now in threads.items()}
+            now = packages() | threads
             others = [f"{name} {old} (now {now[name]})" for name, old in before.items() if now.get(name, old) != old]
             text = f"this run was begun with {', '.join(others)}: results may differ in their bits"
             if others:
@@ -201,8 +204,8 @@ def packages() -> dict[str, str]:
 
 
 def versions() -> dict[str, Any]:
-    """Python, platform, package versions and, in a checkout, the commit."""
-    machine = {"python": platform.python_version(), "platform": platform.platform()}
+    """Python, platform, threads of XLA, package versions and, in a checkout, the commit."""
+    machine = {"python": platform.python_version(), "platform": platform.platform(), "xla_threads": xla_threads()}
     return {**machine, "commit": _commit(), "packages": packages()}
 
 

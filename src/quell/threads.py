@@ -1,0 +1,28 @@
+"""How many threads XLA has: the same number on every machine, because the last bits depend on it.
+
+XLA cuts long sums (over a matrix product's inner dimension, over an array's rows) into parts by the threads of its CPU
+client, by default one for every core that the process may use. The client reads `PJRT_NPROC` when it is made, at the
+first use of JAX. Whoever set that variable, or used JAX before importing quell, has another number.
+"""
+
+import os
+import sys
+
+VARIABLE, THREADS = "PJRT_NPROC", 2
+
+
+def settle() -> None:
+    """Fix the number for this process and its children, unless somebody did or it is too late."""
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    if bridge is None or not bridge.backends_are_initialized():
+        os.environ.setdefault(VARIABLE, str(THREADS))
+
+
+def xla_threads() -> int:
+    """The number in use."""
+    from quell.rollout import default_workers
+
+    for name in (VARIABLE, "NPROC"):
+        if os.environ.get(name, "").isdecimal():
+            return int(os.environ[name])
+    return default_workers()
