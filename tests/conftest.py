@@ -148,6 +148,12 @@ def jobs_in_process(in_process: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Runner, "_one", one)
 
 
+@pytest.fixture(autouse=True)
+def nothing_warned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one test was warned of, the next one is too."""
+    monkeypatch.setattr("quell.errors._warned", set())
+
+
 @pytest.fixture
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that was lost again and again is replaced at once."""

@@ -2,6 +2,7 @@
 
 import difflib
 import re
+import warnings
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from importlib.util import find_spec
@@ -69,6 +70,19 @@ def shown(path: Path) -> str:
     return str(path)
 
 
+ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+"""Colours and the like, as a terminal is told."""
+_warned: set[str] = set()
+
+
+def warn_once(text: str, category: type[Warning] = UserWarning) -> None:
+    """A warning that this process gives once, however many environments or workers have the same to say."""
+    plain = ESCAPES.sub("", text).removeprefix("WARN: ")
+    if plain not in _warned:
+        _warned.add(plain)
+        warnings.warn(plain, category, stacklevel=3)
+
+
 def as_flags(text: str) -> str:
     """A message that speaks Python (`pairs=0`, `fork=True`), as the command line says it (`--pairs 0`, `--fork`)."""
     return re.sub(r"`([a-z][\w.]*)=([^`]*)`", _as_flag, text)
@@ -91,8 +105,12 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
+CLOSE = 0.65
+"""Of two words, as difflib has it: 'nope' and 'hopper' are less."""
+
+
 def did_you_mean(word: str, known: Iterable[str], show: Callable[[str], str] = repr) -> str:
     """' (did you mean ...?)' when something close is known, else ''."""
     names = {name.lower(): name for name in known}
-    close = difflib.get_close_matches(word.lower(), names, n=1)
+    close = difflib.get_close_matches(word.lower(), names, n=1, cutoff=CLOSE)
     return f" (did you mean {show(names[close[0]])}?)" if close else ""

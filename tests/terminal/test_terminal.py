@@ -15,6 +15,7 @@ import rich.console
 from quell.terminal import campaign, numbers, progress, stopping, tables
 from quell.terminal.campaign import CampaignDisplay
 from quell.terminal.progress import Display, counter
+from quell.terminal.streams import say
 
 
 @pytest.fixture
@@ -198,3 +199,8 @@ def test_two_signals_that_arrive_together_are_two() -> None:
     listener.listen(ears)
     ears.close()
     assert heard == [("first", signal.SIGTERM), ("second", signal.SIGTERM)]
+
+
+def test_colours_of_a_message_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    say("\x1b[33mWARN: out of date\x1b[0m \x07")
+    assert capsys.readouterr().err == "WARN: out of date ?\n"

@@ -24,7 +24,7 @@ def main(arguments: list[str]) -> int:
     parsed = parse(Arguments, arguments, prog="quell tasks")
     tasks = [get(name) for name in parsed.tasks or names()]
     show(("<task", "obs", "action", "horizon", "<engine", "<extra", "<"), map(_row, tasks))
-    print("\nAlso: gym:ID for any Gymnasium environment, envpool:ID for any of EnvPool's.")
+    print("\nAlso: any id of Gymnasium's, such as CartPole-v1 (in records gym:CartPole-v1), and envpool:ID.")
     return 0
 
 

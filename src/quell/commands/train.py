@@ -16,7 +16,8 @@ from quell.training.methods import make_config
 DESCRIPTION = """Train a policy on TASK (`quell tasks` lists them). Every setting can be changed. Writes
 <out>/<task>/<method>/<seed>-<time>/ and prints the result.
 
-TASK may be gym:ID or envpool:ID. An environment of your own: quell train --trust-import my_module:make_env"""
+TASK may be an id of Gymnasium's (CartPole-v1, short for gym:CartPole-v1), or envpool:ID. An environment of your own:
+quell train --trust-import my_module:make_env"""
 
 EXAMPLE = "The defaults below are halfcheetah's, as an example: `quell {command} TASK --help` shows TASK's own."
 

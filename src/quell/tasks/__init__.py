@@ -2,16 +2,19 @@
 
 import functools
 import importlib
+import re
 from dataclasses import fields
 from typing import Any
 
-from quell.errors import UsageError, did_you_mean
+from quell.errors import UsageError, did_you_mean, warn_once
 from quell.registry import check, listed, tidy, whole
 from quell.tasks.base import MujocoTask, Simulator, Task
 from quell.tasks.foreign.gym import from_env, trusted
 
 __all__ = ["MujocoTask", "Simulator", "Task", "from_env", "get", "names", "trusted"]
 
+VERSIONED = re.compile(r"(?:[\w.-]+/)?[\w.-]+-v\d+")
+"""How Gymnasium's ids look."""
 FOREIGN = {"gym:": "foreign.gym", "envpool:": "foreign.envpool"}  # names that stand for somebody else's environments
 
 
@@ -26,9 +29,20 @@ def names() -> list[str]:
     return list(_registry())
 
 
+def _hint(name: str) -> str:
+    """What somebody may have meant who gave a name that nothing has."""
+    import gymnasium
+
+    if ":" in name:
+        return did_you_mean(name, names()) or f" (an environment of your own needs --trust-import {name})"
+    unversioned = {spec.id.rpartition("-v")[0]: f"gym:{spec.id}" for spec in gymnasium.registry.values()}
+    return did_you_mean(name, [*unversioned, *names()], lambda one: repr(unversioned.get(one, one)))
+
+
 def get(name: str, **settings: Any) -> Task:
     """The task called `name` with its settings, e.g. `get("lqr", horizon=302, noise=0.5)`. `gym:ID` and `envpool:ID`
-    name any environment those libraries know; settings other than horizon go to it."""
+    name any environment those libraries know; settings other than horizon go to it. A name that ends in a version, such
+    as CartPole-v1, is Gymnasium's: the task is gym:CartPole-v1, and so it is called in every record."""
     if "horizon" in settings:
         settings["horizon"] = whole("horizon", settings["horizon"], least=1)
     for prefix, module in FOREIGN.items():
@@ -37,11 +51,13 @@ def get(name: str, **settings: Any) -> Task:
     if name.startswith("own:"):
         raise UsageError(f"{name} is a script's own: pass it again, as in quell.resume(path, env=make_env)")
     registry = _registry()
+    if name not in registry and VERSIONED.fullmatch(name):
+        made = get(f"gym:{name}", **settings)
+        for ours in (ours for ours in registry if registry[ours]().original == f"gymnasium:{name}"):
+            warn_once(f"{made.name} is Gymnasium's own; the task {ours!r} is quell's, the same but faster, and tuned")
+        return made
     if name not in registry:
-        hint = did_you_mean(name, registry)
-        if not hint and ":" in name:
-            hint = f" (an environment of your own needs --trust-import {name})"
-        raise UsageError(f"unknown task {name!r}{hint}; `quell tasks` lists them all")
+        raise UsageError(f"unknown task {name!r}{_hint(name)}; `quell tasks` lists them all")
     task = registry[name]
     allowed = [field.name for field in fields(task)]
     for key in settings:

@@ -5,6 +5,8 @@ import sys
 from contextlib import suppress
 from typing import Any
 
+from quell.errors import ESCAPES
+
 LOST = (OSError, ValueError, AttributeError, RuntimeError)
 """What writing may raise: it is broken, closed, was never there, or a signal interrupted a write to it."""
 
@@ -42,5 +44,5 @@ def open_all() -> None:
 
 def say(text: str) -> None:
     """A line on stderr, whatever has become of it; what a file smuggled into it cannot steer a terminal."""
-    shown = "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)
+    shown = "".join(c if c.isprintable() or c in "\n\t" else "?" for c in ESCAPES.sub("", text))
     print(shown, file=Steady(sys.stderr), flush=True)

@@ -295,7 +295,7 @@ def make_config(
         raise UsageError(f"unknown preset {preset!r}: use tuned or paper")
     chosen, played = get_method(method), instance or quell.tasks.get(task)
     config = Config(
-        task=task, method=method.lower(), preset=preset, estimator=chosen.estimator, directions=chosen.directions
+        task=played.name, method=method.lower(), preset=preset, estimator=chosen.estimator, directions=chosen.directions
     )
     fitting = {"policy": "categorical"} if played.discrete and method != "det" else {}
     config = replace(config, {**chosen.settings, **fitting}, lenient=True)

@@ -15,10 +15,12 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+import quell
 from quell import tasks
 from quell.errors import EnvironmentFailure, MissingExtra, UsageError
 from quell.tasks.foreign.gym import from_env, trusted
 from quell.tasks.foreign.spaces import ActionReader, observation_filler
+from quell.training.methods import make_config
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -317,8 +319,46 @@ def test_a_factory_that_raises_is_named():
 
 
 def test_an_id_without_its_version_is_the_newest():
-    with pytest.warns(UserWarning, match="latest"):
-        assert tasks.get("gym:CartPole").horizon == 500
+    with pytest.warns(UserWarning, match="newest version of today: gym:CartPole-v1") as said:
+        found = [tasks.get("gym:CartPole") for _ in range(3)]
+    assert len(said) == 1, "whoever asks again"
+    assert {(task.name, task.horizon, task.original) for task in found} == {
+        ("gym:CartPole-v1", 500, "gymnasium:CartPole-v1")
+    }
+    found[0].simulator(3).reset(generators([1, 2, 3]))  # would fail if Gymnasium said it again, for each
+
+
+def test_an_id_with_its_version_needs_nothing_in_front():
+    task = tasks.get("CartPole-v1", horizon=7)
+    assert task == tasks.get("gym:CartPole-v1", horizon=7)
+    assert make_config("CartPole-v1") == make_config("gym:CartPole-v1"), "one name in records, and one preset"
+    with pytest.warns(UserWarning, match="the task 'hopper' is quell's, the same but faster"):
+        assert tasks.get("Hopper-v5").name == "gym:Hopper-v5"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("CartPole", "did you mean 'gym:CartPole-v1'"),
+        ("LunarLander-v2", "there are: gym:LunarLander-v3"),
+        ("Pendulum-v9", "there are: gym:Pendulum-v1"),
+        ("ALE/Pong-v5", "those of ALE/ come with a package of their own.*--trust-import"),
+        ("gym:ALE/Pong-v5", "those of ALE/ come with a package of their own.*--trust-import"),
+        ("Breakout-v4", "Gymnasium has no environment 'Breakout-v4'"),
+        ("Hopper", "did you mean 'hopper'"),
+        ("nope", "unknown task 'nope'; "),
+    ],
+)
+def test_names_that_nothing_has(name, said):
+    with pytest.raises(UsageError, match=said):
+        tasks.get(name)
+
+
+def test_what_workers_and_environments_all_warn_of_is_said_once(tmp_path):
+    small: dict[str, Any] = {"steps": 20, "pairs": 2, "eval_episodes": 1, "horizon": 5, "workers": 2, "progress": False}
+    with pytest.warns(UserWarning, match="made|begun") as said:
+        quell.train(user_envs.Warns, method="es", out=tmp_path, **small)
+    assert [str(warning.message) for warning in said] == ["made", "begun"]
 
 
 @pytest.mark.parametrize("name", ["gym:CartPole-v1", "envpool:CartPole-v1"])

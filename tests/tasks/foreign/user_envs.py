@@ -81,3 +81,21 @@ def make_with_actions(kind: str):
         "multi": spaces.MultiDiscrete([2, 2]),
     }[kind]
     return env
+
+
+class Warns(gymnasium.Env):
+    """Says a word of warning when it is made and when it begins, as Gymnasium's own logger does."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self):
+        gymnasium.logger.warn("made")
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        gymnasium.logger.warn("begun")
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(2, np.float32), 0.0, False, False, {}

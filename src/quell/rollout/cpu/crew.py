@@ -26,7 +26,7 @@ from typing import Any
 
 import cloudpickle
 
-from quell.errors import EngineFailure, QuellError, UsageError, WorkerLost
+from quell.errors import EngineFailure, QuellError, UsageError, WorkerLost, warn_once
 from quell.estimate import Problem
 from quell.rollout.cpu.memory import SharedArrays
 from quell.tasks.base import Task
@@ -59,6 +59,8 @@ class Job:
     doing: Callable[[], str]
     attempts: int = 0
     troubles: list[str] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+    """Warnings of the worker's."""
 
 
 class Crew:
@@ -107,6 +109,8 @@ class Crew:
                         done.append(todo.pop(place))
                 else:
                     self._look(place, job, passed)
+        for text in (text for job in done for text in job.said):
+            warn_once(text)
         for text in (text for job in done for text in job.troubles[-1:]):
             warnings.warn(f"{text}; its episodes were repeated and the run goes on", stacklevel=3)
 
@@ -142,16 +146,17 @@ class Crew:
         """Take in a worker's answer: whether the job is done."""
         member = self._members[place]
         try:
-            answer = member.connection.recv()
+            failed, said = member.connection.recv()
         except (EOFError, OSError):
             self._lose(place, job, _how_it_ended(member))
             return False
         starting, member.ready, member.busy = not member.ready, True, False
-        if answer is None:
+        job.said += said
+        if failed is None:
             if starting:
                 self._give(place, job)
             return not starting or job.message is None
-        error, text = answer
+        error, text = failed
         failure = error if isinstance(error, QuellError) else EngineFailure(f"a worker failed:\n{text}")
         job.attempts += 1
         if starting or isinstance(error, UsageError) or job.attempts >= ATTEMPTS:

@@ -9,8 +9,10 @@ import os
 import signal
 import sys
 import traceback
+import warnings
 from functools import partial
 from multiprocessing.connection import Connection
+from typing import Any
 
 import mujoco
 
@@ -29,34 +31,50 @@ def main(pipe: int, memory: int, place: int) -> None:
     # Unstable physics is data here; by default MuJoCo would write a log file into the working directory.
     mujoco.set_mju_user_warning(lambda message: None)
     sys.stdout, sys.stderr = Steady(sys.stdout), Steady(sys.stderr)  # a lost terminal is no environment's failure
-    connection = Connection(pipe)
+    connection, said = Connection(pipe), Said()
+    warnings.showwarning = said.take
     try:
-        serve(connection, memory, place)
+        serve(connection, memory, place, said)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
     except Exception as error:  # it could not even begin
-        connection.send(_told(error))
+        connection.send((_told(error), said.give()))
 
 
-def serve(connection: Connection, memory: int, place: int) -> None:
+class Said:
+    """Warnings, kept until the next answer takes them to the engine: every worker and environment has the same ones."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, None] = {}
+
+    def take(self, message: Warning | str, *_: Any, **__: Any) -> None:
+        """As `warnings.showwarning` is called."""
+        self._texts[str(message)] = None
+
+    def give(self) -> list[str]:
+        texts, self._texts = list(self._texts), {}
+        return texts
+
+
+def serve(connection: Connection, memory: int, place: int, said: Said) -> None:
     """Do what the engine asks for until it asks no more."""
     task, problem, layout = connection.recv()
     arrays = SharedArrays(memory, layout)
     new_simulator = partial(LocalSimulator, task, problem, memoryview(arrays["pulse"][place]))
     simulator = new_simulator()
-    connection.send(None)
+    connection.send((None, said.give()))
     while True:
         episodes, indices, normalise = connection.recv()
         assert isinstance(episodes, Episodes)
         normaliser = (arrays["obs_mean"], arrays["obs_scale"]) if normalise else None
         try:
             simulator.run(arrays["theta"].copy(), episodes, indices, normaliser, arrays.rollouts(episodes))
-            connection.send(None)
+            connection.send((None, said.give()))
         except MemoryError:
             os._exit(1)  # a new process has more to begin with
         except Exception as error:
             simulator = new_simulator()  # who knows what state the old one is in
-            connection.send(_told(error))
+            connection.send((_told(error), said.give()))
 
 
 def _told(error: Exception) -> tuple[QuellError | None, str]:

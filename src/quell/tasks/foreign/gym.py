@@ -20,7 +20,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
-from quell.errors import EnvironmentFailure, MissingExtra, UsageError, did_you_mean
+from quell.errors import EnvironmentFailure, MissingExtra, UsageError, did_you_mean, warn_once
 from quell.tasks.base import Array
 from quell.tasks.foreign.base import ForeignSimulator, ForeignTask, as_pairs, describe
 
@@ -52,9 +52,13 @@ class Source:
 
     def make(self) -> Any:
         """A new environment, without the time limit that gymnasium.make would add: that is the engine's business."""
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
             warnings.simplefilter("ignore", DeprecationWarning)  # Box2D's bindings crash if these are errors
-            return self._make_own() if self.factory or self.own else self._make_registered()
+            env = self._make_own() if self.factory or self.own else self._make_registered()
+        for warning in said:
+            warn_once(str(warning.message), warning.category)
+        return env
 
     def _make_own(self) -> Any:
         """What the user's function returns."""
@@ -77,9 +81,8 @@ class Source:
         try:
             given = dict(self.kwargs) | (DRAWN if self.drawn else {})
             return gymnasium.make(what, max_episode_steps=-1, disable_env_checker=True, **given)
-        except gymnasium.error.UnregisteredEnv as error:
-            known = did_you_mean(self.env_id, gymnasium.registry)
-            raise UsageError(f"Gymnasium has no environment {self.env_id!r}{known}") from error
+        except (gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv) as error:
+            raise UsageError(f"Gymnasium has no environment {self.env_id!r}{_hint(self.env_id, error)}") from error
         except Exception as error:  # an environment may raise anything over arguments it does not like
             if isinstance(error, gymnasium.error.DependencyNotInstalled) and "box2d" in str(error):
                 raise MissingExtra("box2d", f"gym:{self.env_id}") from error
@@ -90,7 +93,7 @@ class Source:
         import gymnasium
 
         if self.env_id:
-            return gymnasium.spec(env.spec.id).max_episode_steps  # the id may have come without its version
+            return gymnasium.registry[self.env_id].max_episode_steps
         if env.has_wrapper_attr("_max_episode_steps") and (limit := env.get_wrapper_attr("_max_episode_steps")):
             return int(limit)  # of a TimeLimit wrapper
         if self.spec:
@@ -186,7 +189,37 @@ def from_id(env_id: str, horizon: int = 0, **kwargs: Any) -> GymTask:
         refused = f"gym:{env_id} would import {env_id.split(':')[0]!r}, and a task name must not run code"
         advice = "Write a function that makes the environment and pass it with --trust-import module:function"
         raise UsageError(f"{refused}. {advice}")
+    env_id = with_version(env_id)
     return Source(env_id=env_id, kwargs=as_pairs(kwargs)).task(f"gym:{env_id}", horizon)
+
+
+def with_version(env_id: str) -> str:
+    """A registered id, or what an id without its version stands for: the newest."""
+    import gymnasium
+
+    of_that_name = [spec for spec in gymnasium.registry.values() if spec.id == f"{env_id}-v{spec.version}"]
+    if env_id in gymnasium.registry or not of_that_name:
+        return env_id
+    newest = max(of_that_name, key=lambda spec: spec.version).id
+    warn_once(f"gym:{env_id} is taken for the newest version of today: gym:{newest}")
+    return newest
+
+
+def _hint(env_id: str, error: Exception) -> str:
+    """What to write instead of an id that Gymnasium does not have."""
+    import gymnasium
+
+    if isinstance(error, gymnasium.error.NamespaceNotFound):
+        theirs = (
+            f"those of {env_id.partition('/')[0]}/ come with a package of their own, which a task name does not import"
+        )
+        return f": {theirs}. Pass a function that does, and makes the environment: --trust-import module:function"
+    if isinstance(error, gymnasium.error.DeprecatedEnv | gymnasium.error.VersionNotFound):
+        known = ", ".join(
+            f"gym:{one}" for one in gymnasium.registry if one.rpartition("-")[0] == env_id.rpartition("-")[0]
+        )
+        return f"; there are: {known}"
+    return did_you_mean(env_id, gymnasium.registry)
 
 
 def from_env(env: Any, *, name: str = "", horizon: int = 0, **kwargs: Any) -> GymTask:
