@@ -23,7 +23,7 @@ from quell.types import Episodes
 
 RESULTS = Path(__file__).parent.parent / "results"
 STARTS = {"std 1": (1.0, 1.0), "std 1, small mean": (0.01, 1.0), "std 0.37, small mean": (0.01, 0.37)}
-"""name -> (policy.output_scale, policy.init_std); the first is our paper preset's."""
+"""name -> (policy.output_scale, policy.init_std); the last is our paper preset's."""
 HARDLY_LEARN = ("qmc", "pg", "ppo", "trpo")
 
 

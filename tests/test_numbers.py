@@ -272,7 +272,7 @@ def test_first_run_says_how_seeds_differ() -> None:
 
 @pytest.fixture(scope="module")
 def runs() -> list[Record]:
-    return read_group(RESULTS / "paper/paper-1000000")
+    return read_group(RESULTS / "paper/paper-large-start-1000000")
 
 
 class TestPaper:
@@ -289,7 +289,7 @@ class TestPaper:
         assert (found.tasks, len(runs)) == (16, 420)
 
     def test_the_full_budget(self) -> None:
-        full = grid(read_group(RESULTS / "paper/paper-1"))["swimmer"]
+        full = grid(read_group(RESULTS / "paper/paper-large-start-1"))["swimmer"]
         cv, es = (mean_std([run.score for run in full[name]]) for name in ("cv", "es"))
         says("README.md", "CV ties with ES on swimmer (", [cv.mean, cv.std, es.mean, es.std])
 

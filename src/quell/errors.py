@@ -59,8 +59,13 @@ class MissingExtra(UsageError):
 
 def require(extra: str, what: str) -> None:
     """Raise MissingExtra unless the group is installed; imports nothing."""
-    if find_spec(EXTRAS[extra]) is None:
+    if not installed(extra):
         raise MissingExtra(extra, what)
+
+
+def installed(extra: str) -> bool:
+    """Whether an optional dependency group is there; imports nothing."""
+    return find_spec(EXTRAS[extra]) is not None
 
 
 def shown(path: Path) -> str:

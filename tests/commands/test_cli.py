@@ -90,12 +90,35 @@ def test_presets_and_methods_change_the_defaults() -> None:
     assert paper["estimator.baseline"] == "none"
     assert paper["estimator.discount"] == "learned"
     assert paper["estimator.discount.start"] == 0.99
-    assert (paper["shared_reset"], paper["policy.init_std"], paper["pairs"]) == (False, 1.0, 5)
+    assert paper["estimator.coefficients.start"] == 0
+    assert (paper["shared_reset"], paper["pairs"]) == (False, 5)
+    assert (paper["policy.output_scale"], paper["policy.init_std"]) == (0.01, 0.37)
     assert (paper["directions.sigma"], paper["step"], paper["step.lr"]) == (0.02, "adam", 0.01)
     assert (tuned["estimator"], tuned["step"]) == ("advantage", "natural")
     assert make_config("lqr", "ppo+m+s").normalise_obs
     assert make_config("lqr", "ppo+m+s").estimator.needs.updates == 10
     assert make_config("lqr", "det").policy.name == "deterministic"
+    assert tuned["policy.output_scale"] == 0.1
+
+
+def test_the_paper_preset_starts_small_with_every_policy() -> None:
+    """The paper's start is inferred (results/initial-policy); the one before it is two settings away."""
+    from quell.config import flatten
+    from quell.policy import DeterministicPolicy
+    from quell.training.methods import make_config
+
+    det = flatten(make_config("swimmer", "det", "paper"))
+    assert (det["policy"], det["policy.output_scale"], "policy.init_std" in det) == ("deterministic", 0.01, False)
+    choices = flatten(make_config("gym:CartPole-v1", "es", "paper"))
+    assert (choices["policy"], choices["policy.output_scale"]) == ("categorical", 0.01)
+    for overrides in ({"policy.output_scale": 1.0, "policy.init_std": 1.0}, {"output_scale": 1.0, "init_std": 1.0}):
+        large = flatten(make_config("swimmer", "cv", "paper", overrides))
+        assert (large["policy.output_scale"], large["policy.init_std"]) == (1.0, 1.0)
+    assert make_config("swimmer", "ars", "paper").policy.output_scale == 0, "a method's own start"
+    own = DeterministicPolicy(output_scale=0.5)
+    assert make_config("swimmer", "es", "paper", {"policy": own}).policy == own
+    named = make_config("swimmer", "es", "paper", {"policy": "deterministic"}).policy
+    assert named == DeterministicPolicy(output_scale=0.01)
 
 
 @pytest.mark.usefixtures("in_process")

@@ -227,7 +227,7 @@ def test_names_may_be_shortened_where_that_is_unique() -> None:
     config = make_config("lqr", "cv", "paper")
     assert replace(config, {"sigma": 0.5}).directions.sigma == 0.5
     assert replace(config, {"discount.start": 0.6}) == replace(config, {"estimator.discount.start": 0.6})
-    assert replace(config, {"start": 0.6}) == replace(config, {"estimator.discount.start": 0.6})
+    assert replace(config, {"init_std": 0.6}) == replace(config, {"policy.init_std": 0.6})
     with pytest.raises(UsageError, match=r"`rate=\.\.\.` could be `estimator.discount.rate=...` or `estimator.coeff"):
         replace(config, {"rate": 0.1})
     assert replace(config, {"discount.rate": 0.1}) == replace(config, {"estimator": {"discount": {"rate": 0.1}}})

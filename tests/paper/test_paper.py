@@ -13,6 +13,8 @@ import pytest
 from made_up import made_up, small_group, write_group
 
 from quell.cli import main
+from quell.commands.arguments import parse
+from quell.commands.paper import Arguments, planned
 from quell.paper.formats import html, latex, markdown
 from quell.paper.published import ABLATION_TASKS, ENTRIES, LABELS, SCORES
 from quell.paper.render import render_group, runs_of
@@ -109,6 +111,40 @@ def test_a_plan_is_only_shown(
     assert main(["paper", "table-ppo", "--plan", "--seeds", "3"]) == 0
     assert "144 runs, 0 of them done" in capsys.readouterr().out
     assert not list(tmp_path.iterdir())
+
+
+def test_a_plan_needs_no_extras_and_a_run_names_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lacking = {"dm_control", "pybullet_envs_gymnasium", "envpool"}
+    monkeypatch.setattr("quell.errors.find_spec", lambda name: None if name in lacking else True)
+    for entry in ("table-es", "table-pg", "table-ppo"):
+        assert main(["paper", entry, "--plan"]) == 0
+        assert "which need pip install 'quell[" in capsys.readouterr().err
+    small = ["paper", "table-es", "--steps", "100", "--seeds", "1", "--methods", "es"]
+    assert main([*small, "--tasks", "lqr", "dm-cheetah-run", "roboschool-halfcheetah"]) == 2
+    said = capsys.readouterr().err
+    assert "dm-cheetah-run, roboschool-halfcheetah, which need pip install 'quell[dm,robo]'" in said
+    assert "--skip-missing" in said
+    assert not list(tmp_path.iterdir())
+    assert main([*small, "--plan", "--skip-missing"]) == 0
+    shown = capsys.readouterr()
+    assert "5 runs, 0 of them done" in shown.out
+    assert "left out: roboschool-halfcheetah, bipedalwalker, dm-cheetah-run" in shown.err
+
+
+def test_other_settings_have_a_folder_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["paper", "table-es", *TINY, "--tasks", "lqr-302", "--methods", "es"]
+    large = ["--settings", "policy.output_scale", "1", "policy.init_std", "1"]
+    assert main([*words, *large]) == 2
+    assert "--settings and --label go together" in capsys.readouterr().err
+    jobs = planned(parse(Arguments, [*words[1:], *large, "--label", "large-start"], prog="quell paper"))
+    assert {job.record.parts[-3] for job in jobs} == {"paper-large-start-0.0002"}
+    assert {job.config.policy.init_std for job in jobs} == {1.0}
 
 
 # Numbers

@@ -96,7 +96,7 @@ def test_everything_committed() -> None:
     assert {"es", "cv", "cv moments"} <= {method["name"] for group in data["methods"] for method in group}
     titles = [one["title"] for one in data["variance"]]
     assert len(set(titles)) == len(titles), "a card has a title of its own"
-    assert {"benchmark", "paper-1", "paper-1000000"} <= set(data["groups"])
+    assert {"benchmark", "paper-large-start-1", "paper-large-start-1000000"} <= set(data["groups"])
 
 
 def test_methods_look_as_in_the_figures(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from quell.runs import archive
 from quell.runs.files import as_facts
 from quell.runs.folder import folder_name
 from quell.runs.record import read
-from quell.training.methods import make_task
+from quell.training.methods import find_task
 
 STOPPED = 75  # exit code of a run's process that was asked to stop; the run can be continued
 STEPS_PER_SECOND = {
@@ -128,7 +128,7 @@ def seconds_of(job: Job, known: dict[tuple[str, str], float]) -> float:
     plain = STEPS_PER_SECOND.get(task, OTHER_TASK)
     extra = GRADIENT_MICROSECONDS.get(method.partition("+")[0], 0.0) * 1e-6
     speed = known.get((task, method)) or 1 / (1 / plain + extra * (MANY_UPDATES if method.endswith("+m") else 1))
-    horizon = make_task(job.config).horizon
+    horizon = find_task(job.config).horizon
     evaluated = 3 * job.episodes * horizon / plain
     trained = max(job.config.steps, 2 * job.config.pairs * horizon)  # one iteration at least
     return START + 1.1 * trained / speed + evaluated

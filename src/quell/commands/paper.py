@@ -3,7 +3,7 @@
 import itertools
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -12,8 +12,8 @@ import tyro
 from quell.campaign.plan import Budget, Job, known_speeds, makespan, record_path, seconds_of
 from quell.campaign.runner import Outcome, Runner
 from quell.commands.arguments import UNSET, parse
-from quell.config import Preset, check_out
-from quell.errors import UsageError, did_you_mean, require
+from quell.config import Config, Preset, check_out, check_run_name, parse_value
+from quell.errors import UsageError, did_you_mean, installed, require
 from quell.paper import theorem
 from quell.paper.published import ENTRIES, paper_steps
 from quell.paper.render import render_all, render_group
@@ -23,7 +23,7 @@ from quell.runs import archive
 from quell.terminal.campaign import CampaignDisplay
 from quell.terminal.numbers import clock
 from quell.terminal.tables import show
-from quell.training.methods import make_config, make_policy, make_task
+from quell.training.methods import find_task, make_config, make_policy
 
 DESCRIPTION = """Reproduce a table or figure of the paper. ENTRY is one of
 
@@ -54,7 +54,11 @@ class Arguments:
     steps: tuple[str, ...] = ()
     """Steps instead of a share: --steps 1e6, or --steps 1e6 dm-quadruped-escape=1e5."""
     preset: Preset = "paper"
-    """paper: the paper's settings exactly. tuned: ours."""
+    """paper: the paper's settings, from the start that its tables imply. tuned: ours."""
+    settings: dict[str, str] = field(default_factory=dict)
+    """Other settings, e.g. --label large-start --settings policy.output_scale 1 policy.init_std 1"""
+    label: str = ""
+    """Name for these settings: the records' folder is OUT/<preset>-<label>-<budget>."""
     episodes: Annotated[int, SIZE] = 20
     """Episodes of the final evaluation (each with sampled and mean actions, and untrained)."""
     jobs: Annotated[int | None, SIZE, UNSET] = None
@@ -65,6 +69,8 @@ class Arguments:
     """Where run folders with their checkpoints go."""
     plan: bool = False
     """Only show the runs and how long they would take."""
+    skip_missing: bool = False
+    """Leave out tasks whose optional dependency group is not installed."""
 
 
 def main(arguments: list[str]) -> int:
@@ -75,13 +81,20 @@ def main(arguments: list[str]) -> int:
     if parsed.entry == "theorem":
         return _told(theorem.render(check_out(parsed.out)))
     jobs = planned(parsed)
+    missing = not_installed(job.config for job in jobs)
+    if parsed.skip_missing:
+        jobs = [job for job in jobs if job.config.task not in missing]
     due = [job for job in jobs if not job.done]
     known = known_speeds(parsed.out)
     seconds = {job.title: seconds_of(job, known) for job in due}
     count = min(parsed.jobs or default_workers(), max(1, len(due)))
     _show(jobs, due, seconds, count)
+    if missing:
+        print(_without(missing, left_out=parsed.skip_missing), file=sys.stderr)
     if parsed.plan:
         return 0
+    if due and missing and not parsed.skip_missing:
+        raise UsageError(f"{_without(missing)}; or leave them out: --skip-missing")
     if not due:
         return _conclude(jobs, [])
     require("plot", "figures")  # complain before the first run, not after the last
@@ -96,16 +109,30 @@ def planned(parsed: Arguments) -> list[Job]:
     tasks = tuple(dict.fromkeys(parsed.tasks)) or entry.tasks
     choose(filter(None, budget.steps), tasks, "task")
     methods = choose(parsed.methods, entry.methods, "method")
-    group = f"{parsed.preset}-{budget.name}"  # the results folder of runs that belong together
+    if bool(parsed.settings) != bool(parsed.label):
+        raise UsageError("--settings and --label go together: runs with other settings need a folder of their own")
+    group = check_run_name("-".join(filter(None, (parsed.preset, parsed.label, budget.name))))  # one results folder
+    other = {name: parse_value(text) for name, text in parsed.settings.items()}
     jobs = []
     for seed, task, method in itertools.product(range(parsed.seeds), tasks, methods):
-        settings = {"seed": seed, "steps": budget.of(task, paper_steps(task))}
+        settings = {"seed": seed, "steps": budget.of(task, paper_steps(task)), **other}
         config = make_config(task, method, parsed.preset, settings).validate()
         if seed == 0:
-            make_policy(config, make_task(config))  # complain before the first run
+            make_policy(config, find_task(config))  # complain before the first run
         jobs.append(Job(config, parsed.runs / group, record_path(parsed.out / group, config), parsed.episodes))
         jobs[-1].check()
     return jobs
+
+
+def not_installed(configs: Iterable[Config]) -> dict[str, str]:
+    """task -> the optional dependency group that it needs and that is not here."""
+    extras = {config.task: find_task(config).extra for config in configs}
+    return {task: extra for task, extra in extras.items() if extra is not None and not installed(extra)}
+
+
+def _without(missing: dict[str, str], *, left_out: bool = False) -> str:
+    said = "left out" if left_out else "cannot run here"
+    return f"{said}: {', '.join(missing)}, which need pip install 'quell[{','.join(sorted(set(missing.values())))}]'"
 
 
 def choose(wanted: Iterable[str], known: Sequence[str], what: str) -> tuple[str, ...]:

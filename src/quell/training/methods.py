@@ -259,6 +259,9 @@ def _ppo() -> dict[str, Method]:
 
 
 METHODS = _methods()
+PAPER: dict[str, Any] = {"policy.output_scale": 0.01, "policy.init_std": 0.37}
+"""What the preset "paper" changes for every task: a small start. The paper does not print it; it is inferred: only with
+it do untrained policies earn what its tables show for methods that hardly learn (results/initial-policy)."""
 TUNED: dict[str, Any] = {"shared_reset": True, "policy.output_scale": 0.1}
 """What the preset "tuned" changes for every task and method; what a method and a task say themselves comes on top."""
 
@@ -284,10 +287,10 @@ def make_config(
     overrides: Mapping[str, Any] | None = None,
     instance: Task | None = None,
 ) -> Config:
-    """The method's strategies, then (tuned) our settings, the method's and the task's, then overrides.
+    """The method's strategies, then the paper's start or (tuned) our settings, the method's and the task's.
 
-    Strategies among the overrides come first, so that presets and other overrides speak of what is used. `instance` is
-    the task itself where `task` is not a name that can be looked up.
+    Overrides come last, but strategies among them first, so that presets and other overrides speak of what is used.
+    `instance` is the task itself where `task` is not a name that can be looked up.
     """
     import quell.tasks
 
@@ -301,6 +304,8 @@ def make_config(
     config = replace(config, {**chosen.settings, **fitting}, lenient=True)
     asked = dict(overrides or {})
     config = _choose(config, asked)
+    if preset == "paper":
+        config = replace(config, {n: v for n, v in PAPER.items() if n not in chosen.settings}, lenient=True)
     if preset == "tuned":
         said = {n: v for n, v in played.tuned.items() if not chosen.own_tasks or n == "policy.actions"}
         own = {**chosen.settings, **fitting}  # what a method is, whatever tasks say
@@ -343,7 +348,15 @@ def as_strategies(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make_task(config: Config) -> Task:
-    """The task with the config's settings."""
+    """The task with the config's settings, on this machine."""
+    task = find_task(config)
+    if task.extra is not None:
+        require(task.extra, f"task {task.name!r}")
+    return task
+
+
+def find_task(config: Config) -> Task:
+    """The same, whether or not it could run here: what a plan needs to know of it."""
     import quell.tasks
 
     settings: dict[str, Any] = dict(config.task_settings)
@@ -351,10 +364,7 @@ def make_task(config: Config) -> Task:
         raise UsageError("an episode's length is `horizon=...`, not a setting of the task")
     if config.horizon is not None:
         settings["horizon"] = config.horizon
-    task = quell.tasks.get(config.task, **settings)
-    if task.extra is not None:
-        require(task.extra, f"task {task.name!r}")
-    return task
+    return quell.tasks.get(config.task, **settings)
 
 
 def make_policy(config: Config, task: Task) -> Policy:

@@ -127,3 +127,12 @@ def test_a_fixed_coefficient_learns_nothing() -> None:
     space, rule = Space(3, (slice(0, 3),), 1), FixedCoefficient(value=-0.25)
     assert rule.update(space, rule.init(space), products([1.0] * 3, [2.0] * 3, 5), READY) == ({}, {})
     assert (rule.coefficients(space, {})[0] == -0.25).all()
+
+
+def test_the_descent_starts_where_it_is_told() -> None:
+    """From -1 the first estimate is the policy gradient's; from there eta takes the same steps."""
+    rule, space = SgdCoefficients(start=-1.0, rate=0.1), Space(3, (slice(0, 3),), 1)
+    state = rule.init(space)
+    assert np.array_equal(rule.coefficients(space, state)[0], np.full((1, 3), -1.0))
+    following, _ = rule.update(space, state, products([0.5, 1, 0], [1, 1, 1], 1), READY)
+    assert following["eta"] == pytest.approx([-0.9, -1.0, -0.8])

@@ -24,6 +24,18 @@ def test_gamma_descends_the_variance() -> None:
     assert rule.at(0, rule.init(), 0)[0] == pytest.approx(0.99)
 
 
+def test_gamma_moves_at_the_printed_rate_whatever_the_scale_of_the_variance() -> None:
+    """At 1e-4, phi goes by about 1e-4 / 0.02 in an iteration where v has a slope, however small against v itself."""
+    for scale, slope in ((1.0, 1.0), (1e12, 1.0), (1.0, 1e-4)):
+        rule = LearnedDiscount(rate=1e-4)
+        state = rule.init()
+        for iteration in range(100):
+            phis = np.log(1 - np.array(rule.at(0, state, iteration))[1:])
+            state = rule.update(0, state, iteration, np.sqrt(scale * np.exp(slope * phis))[:, None])
+        assert -0.55 < float(state["phi"]) - float(rule.init()["phi"]) < -0.45
+        assert rule.at(0, state, 0)[0] == pytest.approx(0.994, abs=1e-3)
+
+
 def test_a_rate_of_zero_leaves_gamma_alone_and_trials_differ_by_iteration() -> None:
     rule = LearnedDiscount(start=0.9, rate=0.0)
     state = rule.update(0, rule.init(), 0, np.arange(10.0)[:, None])

@@ -88,9 +88,11 @@ class SgdCoefficients(Coefficients):
     name: ClassVar[str] = "sgd"
     rate: Annotated[float, COUNT] = 1e-4
     """Step size, one of 1e-3, 1e-4, 1e-5 in the paper."""
+    start: Annotated[float, Range(low=-1e6)] = 0.0
+    """Where every coefficient starts; the paper does not say. 0 is plain ES, -1 the policy gradient."""
 
     def init(self, space: Space) -> State:
-        return {"eta": np.zeros(space.dim)}
+        return {"eta": np.full(space.dim, float(self.start))}
 
     def coefficients(self, space: Space, state: State) -> tuple[Array, Metrics]:
         return state["eta"][None], {}

@@ -14,6 +14,7 @@ from quell.types import Array, State
 PHI_MIN, PHI_MAX = float(np.log(1e-6)), float(np.log(0.5))  # gamma between 0.5 and 0.999999
 SPREAD = 0.02
 SAMPLES = 10
+ROUNDING = 1e-9  # relative differences that say nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +65,9 @@ class LearnedDiscount(Discount):
 
         gamma = 1 - exp(phi),   phi <- phi - a/n sum_k v(phi + s z_k) / s * z_k,   z_k ~ N(0, 1)
 
-    v is measured in units of its own batch mean, less that mean. This keeps the step's direction and makes the rate
-    independent of d, sigma and the returns: with the raw v the printed rates throw phi out of range in one step.
+    v is normalised over the n draws, as the paper does with returns: (v - mean)/std. So the rates mean the same on any
+    task: at 1e-4 phi moves by 0.005 in an iteration. The raw v, of order d/sigma^2, throws phi out of its range in one
+    step; divided by its mean alone it moves gamma from 0.99 to 0.9901 in 2e7 steps.
     """
 
     name: ClassVar[str] = "learned"
@@ -83,10 +85,10 @@ class LearnedDiscount(Discount):
 
     def update(self, seed: int, state: State, iteration: int, trials: Array) -> State:
         v = np.square(trials).sum(axis=1)
-        mean = v.mean()
-        if not (np.isfinite(mean) and mean > 0):
+        mean, std = v.mean(), v.std()
+        if not (np.isfinite(std) and std > ROUNDING * mean):  # a coefficient of 0: no discount is better than another
             return state
-        slope = ((v / mean - 1) * _draws(seed, iteration)).mean() / SPREAD
+        slope = ((v - mean) / std * _draws(seed, iteration)).mean() / SPREAD
         return {**state, "phi": np.clip(state["phi"] - self.rate * slope, PHI_MIN, PHI_MAX)}
 
 
