@@ -117,7 +117,7 @@ def test_bias_in_every_metric_against_the_closed_form() -> None:
 
     The interval holds it and is no wider than half of it either way, in each metric; CV's holds 0 and not that.
     """
-    settings = {"policy.hidden": (), "policy.init_std": 0.7, "sigma": 0.3, "pairs": 150}
+    settings = {"policy.hidden": (), "policy.output_scale": 1.0, "policy.init_std": 0.7, "sigma": 0.3, "pairs": 150}
     where = find_point(LinearGaussian(), "init", preset="paper", seed=1, settings=settings)
     rows = find_rows([Halved(shaping="none"), "cv"], where.sigma)
     repeats = Session(where, Cpu(workers=1)).measure(rows, 60, 3)
