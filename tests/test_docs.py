@@ -25,8 +25,8 @@ from quell.training.methods import make_config
 
 SOURCE = ROOT / "src/quell"
 AXES = ("directions", "estimator", "step", "engine")
-NOT_OURS = {"num-cpus", "head", "port", "generate", "against", "help", "constraint"}
-"""Flags of Ray, pip and the benchmarks that pages mention."""
+NOT_OURS = {"backend-store-uri", "num-cpus", "head", "port", "generate", "against", "help", "constraint"}
+"""Flags of Ray, pip, MLflow and the benchmarks that pages mention."""
 
 
 def test_metrics_page_is_current() -> None:

@@ -36,13 +36,18 @@ def test_wandb_gets_every_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.filterwarnings("ignore")
 def test_mlflow_gets_every_number_and_goes_on_with_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mlflow = pytest.importorskip("mlflow")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"file://{tmp_path}/mlruns")
-    with pytest.raises(QuellError, match="MLflow: The filesystem tracking backend"):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")  # the port of nobody
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with pytest.raises(QuellError, match=r"MLflow: .*127\.0\.0\.1"):
         quell.train("lqr-302", method="es", out=tmp_path, log=["mlflow"], **SHORT)
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    monkeypatch.delenv("MLFLOW_ALLOW_FILE_STORE", raising=False)
+    monkeypatch.setattr(quell.training.loggers, "DATABASES", ("no_such_module",))
+    monkeypatch.chdir(tmp_path)
     half = quell.train("lqr-302", method="es", out=tmp_path, log=["mlflow"], **{**SHORT, "steps": 40})
     result = quell.resume(half.path, steps=60, log=["mlflow"], progress=False)
     client = mlflow.MlflowClient()
+    assert {path.name for path in tmp_path.iterdir()} == {"lqr-302", "mlruns"}
     (run,) = client.search_runs([client.get_experiment_by_name("quell").experiment_id])
     assert run.data.params["directions.sigma"] == str(result.config.directions.sigma)
     assert run.info.status == "FINISHED"
@@ -92,7 +97,6 @@ def test_mlflow_is_lost_in_mid_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
                 shutil.rmtree(tmp_path / "mlruns")
 
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"file://{tmp_path}/mlruns")
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     with pytest.warns(UserWarning, match="mlflow gets no more of this run, which goes on: "):
         result = quell.train("lqr-302", method="es", out=tmp_path, log="mlflow", callbacks=[Removes()], **SHORT)
     assert result.finished

@@ -6,9 +6,11 @@ has every row.
 
 import hashlib
 import math
+import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -86,8 +88,13 @@ class Wandb(Logger):
         self._run.finish(int(failed))
 
 
+DATABASES = ("sqlalchemy", "alembic")
+"""What MLflow writes databases with."""
+
+
 class Mlflow(Logger):
-    """MLflow, at MLFLOW_TRACKING_URI."""
+    """MLflow, at MLFLOW_TRACKING_URI; without one, where MLflow itself would go, a database, or the folder mlruns where
+    nothing is installed that writes databases: MLflow's small package, which the extra has, brings none."""
 
     name = "mlflow"
 
@@ -95,7 +102,10 @@ class Mlflow(Logger):
         import mlflow
 
         try:
-            self._client = mlflow.MlflowClient()
+            os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # or it refuses the folders that it is sent to
+            given = mlflow.is_tracking_uri_set() or all(map(find_spec, DATABASES))
+            place = None if given else Path("mlruns").absolute().as_uri()
+            self._client = mlflow.MlflowClient(tracking_uri=place, registry_uri=place)
             there = self._client.get_experiment_by_name(PROJECT)
             experiment = there.experiment_id if there else self._client.create_experiment(PROJECT)
             tags = {"quell.folder": hashlib.sha256(str(self.folder).encode()).hexdigest()}

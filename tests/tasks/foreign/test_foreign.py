@@ -336,6 +336,14 @@ def test_an_id_with_its_version_needs_nothing_in_front():
         assert tasks.get("Hopper-v5").name == "gym:Hopper-v5"
 
 
+def test_an_id_that_a_script_registered_is_known_to_its_workers(tmp_path, monkeypatch):
+    monkeypatch.setattr(gymnasium.envs.registration, "registry", dict(gymnasium.registry))
+    gymnasium.register("Mine-v0", entry_point=lambda: user_envs.Toy(), max_episode_steps=10)
+    monkeypatch.setattr(gymnasium, "registry", gymnasium.envs.registration.registry)
+    small: dict[str, Any] = {"steps": 20, "pairs": 1, "eval_episodes": 1, "workers": 1, "progress": False}
+    assert quell.train("Mine-v0", method="es", out=tmp_path, **small).config.task == "gym:Mine-v0"
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [

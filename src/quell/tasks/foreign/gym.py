@@ -33,6 +33,8 @@ class Source:
     """How to make an environment, by one of `env_id`, `spec`, `factory` and `own`; it travels to worker processes."""
 
     env_id: str = ""  # a registered id, such as CartPole-v1
+    registered: Any = field(default=None, compare=False, repr=False)
+    """What stands for the id where it is not Gymnasium's own: a worker process has not registered it."""
     spec: str = ""  # a gymnasium EnvSpec as JSON, taken from an environment that was made with gymnasium.make
     factory: str = ""  # module:function that returns an environment
     own: Any = field(default=None, compare=False, repr=False)
@@ -77,7 +79,7 @@ class Source:
         """What gymnasium.make returns."""
         import gymnasium
 
-        what = gymnasium.envs.registration.EnvSpec.from_json(self.spec) if self.spec else self.env_id
+        what = gymnasium.envs.registration.EnvSpec.from_json(self.spec) if self.spec else self.registered or self.env_id
         try:
             given = dict(self.kwargs) | (DRAWN if self.drawn else {})
             return gymnasium.make(what, max_episode_steps=-1, disable_env_checker=True, **given)
@@ -189,8 +191,12 @@ def from_id(env_id: str, horizon: int = 0, **kwargs: Any) -> GymTask:
         refused = f"gym:{env_id} would import {env_id.split(':')[0]!r}, and a task name must not run code"
         advice = "Write a function that makes the environment and pass it with --trust-import module:function"
         raise UsageError(f"{refused}. {advice}")
+    import gymnasium
+
     env_id = with_version(env_id)
-    return Source(env_id=env_id, kwargs=as_pairs(kwargs)).task(f"gym:{env_id}", horizon)
+    spec = gymnasium.registry.get(env_id)
+    own = spec if spec is not None and not str(spec.entry_point).startswith("gymnasium.") else None
+    return Source(env_id=env_id, registered=own, kwargs=as_pairs(kwargs)).task(f"gym:{env_id}", horizon)
 
 
 def with_version(env_id: str) -> str:
