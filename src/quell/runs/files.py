@@ -1,14 +1,17 @@
 """Files of a run, opened so that a folder from anywhere can do no harm: no links are followed, no pipes or devices
 opened, nothing larger than expected is read."""
 
+import errno
+import fcntl
 import json
 import os
 import stat
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from quell.errors import QuellError, UsageError
+from quell.errors import QuellError, UsageError, shown
 
 SMALL, LARGE, HUGE = 1 << 20, 1 << 28, 1 << 32
 """Bytes, at most: of a config or manifest, of metrics, of a checkpoint's arrays."""
@@ -17,6 +20,9 @@ SCHEMA = 1
 """Of what a run folder holds. It is raised when an older quell would misread what is written."""
 MALFORMED = (OSError, ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError, QuellError)
 """What reading a file that somebody made up may raise."""
+NOT_OFFERED = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL}
+"""What file systems say that have no locks, or cannot flush a folder (NFS without lockd, Lustre, FUSE)."""
+_told: set[tuple[int, str]] = set()  # (file system, what it lacks) of which a warning was given
 _CAREFULLY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -109,7 +115,7 @@ def write_new(path: Path, data: bytes) -> None:
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CAREFULLY, 0o666), "wb") as file:
         file.write(data)
         file.flush()
-        os.fsync(file.fileno())
+        _flush(file.fileno(), path.parent, "files")
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -138,9 +144,39 @@ def sync_folder(path: Path) -> None:
     """Flush a folder's entries to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        _flush(descriptor, path, "folders")
     finally:
         os.close(descriptor)
+
+
+def is_free(descriptor: int, lock: int, path: Path) -> bool | None:
+    """Whether a lock (LOCK_SH, LOCK_EX) could be had, which this process then holds; None where there are none."""
+    try:
+        fcntl.flock(descriptor, lock | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        care = "see to it that one process alone writes to a run there"
+        _bear(error, descriptor, path, f"has no locks ({error.strerror}): {care}")
+        return None
+
+
+def _flush(descriptor: int, path: Path, kind: str) -> None:
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        lost = "a power failure may cost the newest checkpoint"
+        _bear(error, descriptor, path, f"cannot flush {kind} to disk ({error.strerror}): {lost}")
+
+
+def _bear(error: OSError, descriptor: int, path: Path, lack: str) -> None:
+    """Say, once of every file system, what it lacks; any other error is raised."""
+    if error.errno not in NOT_OFFERED:
+        raise error
+    if (key := (os.fstat(descriptor).st_dev, lack)) not in _told:
+        _told.add(key)
+        warnings.warn(f"the file system of {shown(path)!r} {lack}", stacklevel=4)
 
 
 def _regular(path: Path, flags: int) -> int:

@@ -30,7 +30,7 @@ class Standing:
     score: float | None
     """The newest evaluation: mean return with mean actions."""
     state: str
-    """finished, running or interrupted."""
+    """finished, running or interrupted; unfinished where the file system has no locks to tell these two by."""
     changed: float
     """When it last wrote, in seconds since 1970."""
 
@@ -60,7 +60,9 @@ def standing(path: Path) -> Standing | None:
     steps = int(rows[-1].get("steps") or 0) if rows else 0
     scores = known(rows, "eval/mean_action")
     done = finished(config, steps, max(scores, default=-math.inf))
-    state = "running" if _is_locked(path) else "finished" if done else "interrupted"
+    held = _is_locked(path)
+    unfinished = "unfinished" if held is None else "interrupted"
+    state = "running" if held else "finished" if done else unfinished
     return Standing(path, config, steps, scores[-1] if scores else None, state, _changed(path))
 
 
@@ -82,16 +84,16 @@ def _changed(path: Path) -> float:
     return max(times)
 
 
-def _is_locked(path: Path) -> bool:
-    """Whether a process holds the run's lock."""
+def _is_locked(path: Path) -> bool | None:
+    """Whether a process holds the run's lock; None where nobody can tell."""
     try:
         descriptor = os.open(path / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return False
+        free = files.is_free(descriptor, fcntl.LOCK_SH, path)
+        return None if free is None else not free
     except OSError:
-        return True
+        return None
     finally:
         os.close(descriptor)

@@ -91,12 +91,15 @@ class Run(AbstractContextManager["Run"]):
         except OSError as error:
             raise UsageError(f"cannot write to {shown(self.path)!r}: {error.strerror or error}") from None
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            free = files.is_free(descriptor, fcntl.LOCK_EX, self.path)
+        except OSError as error:
+            os.close(descriptor)
+            raise UsageError(f"cannot lock {shown(self.path)!r}: {error.strerror or error}") from None
+        if free is False:
             holder = os.read(descriptor, 32).decode(errors="replace").strip()
             os.close(descriptor)
             who = f"process {holder}" if holder.isdecimal() else "another process"
-            raise UsageError(f"{who} is writing to {shown(self.path)!r}; wait for it or stop it first") from None
+            raise UsageError(f"{who} is writing to {shown(self.path)!r}; wait for it or stop it first")
         self._lock = descriptor
         with suppress(OSError):  # whoever is refused learns our number; on a full disk, not
             os.ftruncate(descriptor, 0)

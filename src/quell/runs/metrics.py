@@ -7,7 +7,7 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -161,10 +161,18 @@ class Board:
             if name != "steps" and math.isfinite(value):
                 summary, step = self._scalar(name, value), int(row["steps"])
                 self._writer.write_event(self._event(wall_time=time.time(), step=step, summary=summary))
-        self._writer.flush()
+        self._finish(self._writer.flush)
 
     def close(self) -> None:
-        self._writer.close()
+        self._finish(self._writer.close)
+
+    def _finish(self, call: Callable[[], object]) -> None:
+        """What is to be on disk after it; where the file system cannot say so, the writer is done with its own part."""
+        try:
+            call()
+        except OSError as error:
+            if error.errno not in files.NOT_OFFERED:
+                raise
 
 
 def _as_csv(row: Mapping[str, float | None]) -> str:
