@@ -57,5 +57,33 @@ class Faulty(gymnasium.Env[Any, Any]):
         return ""
 
 
+class Tires(Faulty):
+    """Breaks at every `every`-th step that its process takes, whichever episode that is in."""
+
+    taken = 0
+
+    def __init__(self, folder: str, every: int, fault: str) -> None:
+        super().__init__(folder)
+        self.every, self.kind = every, fault
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        Tires.taken += 1
+        if Tires.taken % self.every == 0:
+            self._break(self.kind)
+        return super().step(action)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        with (self.folder / "resets").open("a") as log:
+            log.write(f"{seed}\n")
+        return super().reset(seed=seed)
+
+    def _token(self) -> str:
+        return ""
+
+
 def make(folder: str, pause: float = 0.0) -> Faulty:
     return Faulty(folder, pause)
+
+
+def tires(folder: str, every: int, fault: str) -> Tires:
+    return Tires(folder, every, fault)

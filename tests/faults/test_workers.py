@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -33,9 +34,11 @@ LAST_WORDS = {"raise": "one of those days", "kill": "killed by signal 9"}
 
 
 @contextmanager
-def engine_over(folder: Path, *, workers: int = 2, timeout: float = 120.0) -> Iterator[CpuEngine]:
+def engine_over(
+    folder: Path, *, workers: int = 2, timeout: float = 120.0, env: Any = faulty.make, **settings: Any
+) -> Iterator[CpuEngine]:
     folder.mkdir(exist_ok=True)
-    task = from_env(faulty.make, horizon=10, folder=str(folder))
+    task = from_env(env, horizon=10, folder=str(folder), **settings)
     problem = make_problem(make_config(task.name, "es", "paper", {}, task), task)
     with CpuEngine(task, problem, Cpu(workers=workers, worker_timeout=timeout), members=2 * PAIRS) as engine:
         yield engine
@@ -128,6 +131,32 @@ def test_what_fails_three_times_is_tried_a_fourth(fault: str, tmp_path: Path) ->
             play(engine, 0)
         assert isinstance(told.value, EnvironmentFailure) == (fault == "raise")
         assert not list((tmp_path / "x").iterdir())
+
+
+@pytest.mark.usefixtures("no_pause")
+@pytest.mark.parametrize(("fault", "every"), [("raise", 13), ("kill", 37)])
+def test_episodes_that_are_done_are_not_repeated(fault: str, every: int, tmp_path: Path) -> None:
+    """A worker's share takes 80 steps, an episode 10: none of the shares could be played without a fault."""
+    with engine_over(tmp_path / "calm") as engine:
+        expected = play(engine, 0)
+    with engine_over(tmp_path / "x", workers=1, env=faulty.tires, every=every, fault=fault) as engine:
+        for _ in range(3):  # the ledger of one request is not that of the next
+            with pytest.warns(UserWarning, match=r"what it left unfinished was repeated") as told:
+                assert play(engine, 0) == expected
+            times = re.search(r"the last of (\d+) times", str(told[-1].message))
+            faults = int(times[1]) if times else 1
+            begun = (tmp_path / "x" / "resets").read_text().split()
+            assert len(begun) <= 2 * PAIRS + (2 * PAIRS + faults - 1), "all at once; then each alone, and what failed"
+            (tmp_path / "x" / "resets").unlink()
+
+
+@pytest.mark.usefixtures("no_pause")
+def test_an_episode_that_always_fails_is_given_up_and_named(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"env": faulty.tires, "every": 7, "fault": "kill"}
+    with engine_over(tmp_path / "x", workers=1, **settings) as engine:
+        with pytest.raises(EngineFailure, match=r"running pairs 0\+ of iteration 0.*so did the 3 before it"):
+            play(engine, 0)
+        assert len((tmp_path / "x" / "resets").read_text().split()) == 2 * PAIRS + 3
 
 
 def test_a_step_slower_than_the_timeout_is_finished_in_the_end(tmp_path: Path) -> None:

@@ -32,13 +32,17 @@ class LocalSimulator:
         self._simulator: Simulator | None = None
         self._size = 0
 
+    @property
+    def together(self) -> int:
+        """The most members that step together."""
+        return max(1, min(GROUP_MEMBERS, GROUP_BYTES // (4 * self.problem.policy.dim)))
+
     def run(
         self, theta: Array, episodes: Episodes, indices: Sequence[int], normaliser: Normaliser, results: Rollouts
     ) -> None:
         task, problem, policy = self.task, self.problem, self.problem.policy
-        together = max(1, min(GROUP_MEMBERS, GROUP_BYTES // (4 * policy.dim)))
-        for start in range(0, len(indices), together):
-            group = indices[start : start + together]
+        for start in range(0, len(indices), self.together):
+            group = indices[start : start + self.together]
             if self._simulator is None or self._size < len(group):
                 self._simulator, self._size = task.simulator(len(group)), len(group)
             members = [episodes.members[i] for i in group]

@@ -1,4 +1,4 @@
-"""Keeping worker processes alive: whatever befalls one, another takes its place and repeats its episodes.
+"""Keeping worker processes alive: whatever befalls one, another takes its place and plays what it left unfinished.
 
 An episode gives the same bits wherever and however often it runs, so every fault has the same answer:
 
@@ -7,8 +7,8 @@ An episode gives the same bits wherever and however often it runs, so every faul
   limit doubles with every attempt, so a step that truly takes long is finished in the end; no episode is ever cut.
 * An environment failed: the same worker makes new ones and tries again.
 
-Work that failed `ATTEMPTS` times in a row is given up. Only time during which this process was attentive counts, so a
-suspended laptop loses nobody.
+Episodes that are done stay done. Work that failed `ATTEMPTS` times without one more is given up. Only time during which
+this process was attentive counts, so a suspended laptop loses nobody.
 """
 
 import os
@@ -57,10 +57,20 @@ class Job:
 
     message: Any
     doing: Callable[[], str]
+    done: Callable[[], int] = lambda: 0
+    """How much of it is done: this need not be repeated."""
     attempts: int = 0
+    """That failed since more was done."""
+    kept: int = 0
     troubles: list[str] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     """Warnings of the worker's."""
+
+    def failed(self, trouble: str) -> None:
+        """Count an attempt."""
+        before, self.kept = self.kept, self.done()
+        self.attempts = self.attempts + 1 if self.kept == before else 1
+        self.troubles.append(trouble)
 
 
 class Crew:
@@ -92,9 +102,10 @@ class Crew:
     def run(self, jobs: Sequence[Job]) -> None:
         """Have the first workers do a job each; returns once all are done."""
         todo = dict(enumerate(jobs))
-        for place, job in todo.items():
-            if self._members[place].busy:  # with what an earlier call was interrupted in
+        for place, member in enumerate(self._members):
+            if member.busy:  # with what an earlier call was interrupted in
                 self._replace(place)
+        for place, job in todo.items():
             self._give(place, job)
         ticked, done = time.monotonic(), []
         while todo:
@@ -111,8 +122,9 @@ class Crew:
                     self._look(place, job, passed)
         for text in (text for job in done for text in job.said):
             warn_once(text)
-        for text in (text for job in done for text in job.troubles[-1:]):
-            warnings.warn(f"{text}; its episodes were repeated and the run goes on", stacklevel=3)
+        for troubles in (job.troubles for job in done if job.troubles):
+            text = troubles[-1] + (f", the last of {len(troubles)} times" if len(troubles) > 1 else "")
+            warnings.warn(f"{text}; what it left unfinished was repeated and the run goes on", stacklevel=3)
 
     def close(self) -> None:
         """End all workers: at once those at work, the others when they see that nobody is there any more."""
@@ -158,10 +170,9 @@ class Crew:
             return not starting or job.message is None
         error, text = failed
         failure = error if isinstance(error, QuellError) else EngineFailure(f"a worker failed:\n{text}")
-        job.attempts += 1
+        job.failed(f"a worker failed ({(str(error) if error else text).strip().splitlines()[-1][:300]})")
         if starting or isinstance(error, UsageError) or job.attempts >= ATTEMPTS:
             raise failure
-        job.troubles.append(f"a worker failed ({(str(error) if error else text).strip().splitlines()[-1][:300]})")
         self._give(place, job)
         return False
 
@@ -175,8 +186,7 @@ class Crew:
             self._lose(place, job, f"stood still for {limit:g} s (--worker-timeout)")
 
     def _lose(self, place: int, job: Job, how: str) -> None:
-        job.attempts += 1
-        job.troubles.append(f"a worker process {how} while {job.doing()}")
+        job.failed(f"a worker process {how} while {job.doing()}")
         if job.attempts >= ATTEMPTS:
             raise WorkerLost(f"{job.troubles[-1]}; so did the {ATTEMPTS - 1} before it")
         if job.attempts > 1:

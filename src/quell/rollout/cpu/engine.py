@@ -4,6 +4,7 @@ An ES iteration needs no synchronisation between members, so processes that neve
 pool that meets at every step. theta goes out and trajectories come back through shared memory.
 """
 
+import itertools
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -14,7 +15,7 @@ from quell.policy.network import Policy
 from quell.rollout import Engine
 from quell.rollout.cpu import Cpu
 from quell.rollout.cpu.crew import Crew, Job
-from quell.rollout.cpu.memory import Layout, SharedArrays, bytes_of
+from quell.rollout.cpu.memory import Layout, Ledger, SharedArrays, bytes_of
 from quell.rollout.simulate import describe_members
 from quell.tasks.base import Task
 from quell.types import Array, Batch, Episodes, ObsStats, Rollouts, Sums
@@ -36,7 +37,7 @@ class CpuEngine(Engine):
         size = sum(bytes_of(*array) for array in layout.values())
         require_memory(size, f"{played} (fewer `pairs=...` or episodes, a shorter `horizon=...`)")
         self._arrays = SharedArrays.create(layout)
-        self._capacity = members
+        self._capacity, self._requests = members, itertools.count(1)
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="quell-estimate")
         try:
             self.crew = Crew(task, problem, self._arrays, workers, compute.worker_timeout)
@@ -57,8 +58,15 @@ class CpuEngine(Engine):
         if normaliser is not None:
             arrays["obs_mean"][:], arrays["obs_scale"][:] = normaliser.normaliser()
         shares = [rows[part.start : part.stop] for part in shards(len(rows), len(self.crew))]  # pairs stay together
-        doing = partial(describe_members, self._task, self._problem.seed, episodes)
-        self.crew.run([Job((episodes, share, normaliser is not None), partial(doing, share)) for share in shares])
+        number = next(self._requests)
+        ledger = Ledger(arrays["marks"], number)
+
+        def doing(share: range) -> str:
+            members = ledger.at_work(share) or share
+            return describe_members(self._task, self._problem.seed, episodes, members)
+
+        asked = [(number, episodes, share, normaliser is not None) for share in shares]
+        self.crew.run([Job(one, partial(doing, one[2]), partial(ledger.done, one[2])) for one in asked])
         return self.results(episodes)
 
     def results(self, episodes: Episodes) -> Rollouts:
@@ -99,5 +107,6 @@ def _layout(task: Task, policy: Policy, members: int, states: int, workers: int)
         "terminated": ((n,), "bool"),
         "obs_sums": ((n, 2, o), "float64"),
         "states": ((n, states, o), "float32"),
+        "marks": ((n,), "int64"),
         "pulse": ((workers, 8), "int64"),  # a cache line each
     }

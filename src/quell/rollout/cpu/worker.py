@@ -17,7 +17,7 @@ from typing import Any
 import mujoco
 
 from quell.errors import QuellError
-from quell.rollout.cpu.memory import SharedArrays
+from quell.rollout.cpu.memory import Ledger, SharedArrays
 from quell.rollout.simulate import LocalSimulator
 from quell.tasks.mujoco import without_clock
 from quell.terminal.streams import Steady
@@ -64,11 +64,13 @@ def serve(connection: Connection, memory: int, place: int, said: Said) -> None:
     simulator = new_simulator()
     connection.send((None, said.give()))
     while True:
-        episodes, indices, normalise = connection.recv()
+        request, episodes, indices, normalise = connection.recv()
         assert isinstance(episodes, Episodes)
         normaliser = (arrays["obs_mean"], arrays["obs_scale"]) if normalise else None
         try:
-            simulator.run(arrays["theta"].copy(), episodes, indices, normaliser, arrays.rollouts(episodes))
+            theta, results = arrays["theta"].copy(), arrays.rollouts(episodes)
+            for group in Ledger(arrays["marks"], request).groups(indices, simulator.together):
+                simulator.run(theta, episodes, group, normaliser, results)
             connection.send((None, said.give()))
         except MemoryError:
             os._exit(1)  # a new process has more to begin with
