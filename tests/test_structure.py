@@ -70,5 +70,5 @@ def test_a_cycle_would_be_found() -> None:
         list(TopologicalSorter(graph).static_order())
 
 
-def test_at_most_thirteen_modules_in_the_hall() -> None:
-    assert len(list(SOURCE.glob("*.py"))) <= 13
+def test_at_most_fourteen_modules_in_the_hall() -> None:
+    assert len(list(SOURCE.glob("*.py"))) <= 14
