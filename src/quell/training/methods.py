@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from quell import registry
-from quell.config import Config, Preset, flatten, full_name, replace
+from quell.config import STRATEGIES, Config, Preset, flatten, full_name, replace
 from quell.errors import UsageError, did_you_mean, require
 from quell.estimate import Estimator, Problem
 from quell.estimate.advantage import AdvantageGradient
@@ -268,11 +269,48 @@ TUNED: dict[str, Any] = {"shared_reset": True, "policy.output_scale": 0.1}
 
 def get_method(name: str) -> Method:
     """The method called `name`; PPO's switches may come in any order (ppo+m+a)."""
-    head, *switches = name.lower().split("+")
-    key = "+".join([head, *sorted(switches, key="sam".find)])
+    key = _key(name)
     if key not in METHODS:
         raise UsageError(f"unknown method {name!r}{did_you_mean(name, METHODS)}; `quell methods` lists them all")
     return METHODS[key]
+
+
+def _key(name: str) -> str:
+    head, *switches = name.lower().split("+")
+    return "+".join([head, *sorted(switches, key="sam".find)])
+
+
+def trained(config: Config) -> str:
+    """What a config trains, by its strategies and not by what it is called.
+
+    "es" for plain ES, whatever it was asked for as; the method's name where the strategies are among those that it
+    stands for; else a custom combination: "custom (policy-gradient, adam)".
+    """
+    own = _combination(config)
+    if own in _stands_for("es"):
+        return "es"
+    key = _key(config.method)
+    return config.method if key in METHODS and own in _stands_for(key) else f"custom ({', '.join(filter(None, own))})"
+
+
+def _combination(config: Config) -> tuple[str, ...]:
+    """Estimator, directions unless they go without saying, step, and whether actions are deterministic."""
+    names = [registry.name_of(getattr(config, kind)) for kind in ("estimator", "directions", "step")]
+    names[1] = "" if names[1] in ("gaussian", "none") else names[1]
+    return (*names, "deterministic" if registry.name_of(config.policy) == "deterministic" else "")
+
+
+@functools.cache
+def _stands_for(name: str) -> frozenset[tuple[str, ...]]:
+    """Every combination that a method's presets use."""
+    method, found = METHODS[name], set[tuple[str, ...]]()
+    policies = {"deterministic" if method.settings.get("policy") == "deterministic" else ""}
+    policies |= {""} if name != "det" else set()  # where actions are discrete
+    for own in ({}, *({**method.tuned, **task} for task in ({}, *method.by_task.values()))):
+        settings = {"estimator": method.estimator, "directions": method.directions, **method.settings, **own}
+        config = Config(task="", **{kind: value for kind, value in settings.items() if kind in STRATEGIES[1:]})
+        found.update((*_combination(config)[:3], policy) for policy in policies)
+    return frozenset(found)
 
 
 def falls_back(config: Config) -> bool:
