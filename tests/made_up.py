@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ def made_up(task: str, method: str, seed: int, score: float, start: float = 0.0,
         "return": returns,
         "ratio": ratio,
         "evaluation": [None, returns[1], None, returns[3]],
+        "mean_action": [None, returns[1], None, returns[3]],
     }
     final = {"sampled": [score - 1, score + 1], "mean_action": [score, score]}
     return Record(config, {"python": "3", "packages": {}}, final, [start, start], curve)
@@ -33,6 +35,15 @@ def write_group(out: Path, runs: list[Record], name: str = "paper-0.002") -> Pat
     for run in runs:
         run.write(record_path(out / name, run.config))
     return out / name
+
+
+def seeds_of(method: str, values: Sequence[float], runs: Path, *, task: str = "swimmer", **settings: Any) -> Path:
+    """What `quell train TASK --method METHOD --seeds N` leaves."""
+    folder = runs / "seeds" / f"{task}-{method}"
+    for seed, value in enumerate(values):
+        run = made_up(task, method, seed, value, **settings)
+        run.write(folder / "summaries" / f"{task}-{method}-{seed}.json")
+    return folder
 
 
 def small_group(out: Path) -> Path:

@@ -47,7 +47,7 @@ def gain(name: str, method: str, step: str, what: str = "gain") -> dict[str, flo
 def scores(pattern: str) -> list[float]:
     runs = records(pattern)
     assert runs, pattern
-    return [run.score for run in runs]
+    return [run.return_sampled for run in runs]
 
 
 def spread(pattern: str) -> list[float]:
@@ -290,12 +290,12 @@ class TestPaper:
 
     def test_the_full_budget(self) -> None:
         full = grid(read_group(RESULTS / "paper/paper-large-start-1"))["swimmer"]
-        cv, es = (mean_std([run.score for run in full[name]]) for name in ("cv", "es"))
+        cv, es = (mean_std([run.return_sampled for run in full[name]]) for name in ("cv", "es"))
         says("README.md", "CV ties with ES on swimmer (", [cv.mean, cv.std, es.mean, es.std])
 
     def test_how_a_policy_starts(self, runs: list[Record]) -> None:
         small = spread("initial-policy/halfcheetah-paper-es-small-1000000-?")
-        usual = mean_std([run.score for run in grid(runs)["halfcheetah"]["es"]])
+        usual = mean_std([run.return_sampled for run in grid(runs)["halfcheetah"]["es"]])
         says("README.md", "as the paper probably had it, ES reaches", [small[0], usual.mean])
 
     def test_variance_removed_with_the_papers_settings(self) -> None:

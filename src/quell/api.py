@@ -21,7 +21,7 @@ from quell.policy.network import Policy
 from quell.rollout import Compute
 from quell.runs.checkpoint import load_newest
 from quell.runs.folder import Run, forbidden
-from quell.runs.record import known
+from quell.runs.record import known, variance_ratio
 from quell.tasks.base import Task
 from quell.tasks.foreign.base import ForeignTask
 from quell.tasks.foreign.gym import from_env
@@ -105,6 +105,12 @@ class Result:
     def finished(self) -> bool:
         """Whether the step budget was spent, or the target reached."""
         return finished(self.config, self.steps, self.best)
+
+    @property
+    def variance_ratio(self) -> float:
+        """Gradient variance over the run, plain ES on the same batches = 1; nan where that is not known."""
+        ratio = variance_ratio(self.history)
+        return math.nan if ratio is None else ratio
 
     def last(self, metric: str) -> float:
         """The latest value of a metric that is not logged at every iteration, such as eval/return."""
@@ -274,12 +280,15 @@ def evaluate(
     result: Result,
     *,
     episodes: int = 100,
-    mean_action: bool = False,
+    mean_action: bool = True,
     seed: int = 0,
     workers: int | None = None,
     engine: Compute | str | None = None,
 ) -> Rollouts:
-    """Fresh episodes of a run's policy, drawn from `seed` and from no stream that training used."""
+    """Fresh episodes of a run's policy, drawn from `seed` and from no stream that training used.
+
+    It acts with its mean (most likely) action, as in every score that quell shows, or samples (`mean_action=False`).
+    """
     episodes, seed = registry.whole("episodes", episodes, least=1), registry.whole("seed", seed)
     problem = Problem(result.policy.policy, Unperturbed(), seed)
     with compute_for(engine, workers).make(result.task, problem, members=episodes) as running:

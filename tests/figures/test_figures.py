@@ -128,10 +128,33 @@ def test_curves(tmp_path: Path, drawn: list[Any]) -> None:
     assert colours(left) == {name: look.colour for name, look in looks(groups).items()}
     assert colours(left)["es"] == LOOKS["es"].colour
     assert left.lines[0].get_ydata()[[0, -1]] == pytest.approx([2, 20]), "the mean over runs"
-    assert right.lines[1].get_ydata() == pytest.approx(np.full(100, 0.25))
+    assert right.lines[1].get_ydata() == pytest.approx(np.full(10, 0.25))
     assert right.get_yscale() == "log"
     assert (left.get_xlabel(), left.get_ylabel()) == ("environment steps", "return while training")
     assert (tmp_path / "deep/c.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_curves_of_variance_are_ratios_of_sums_in_one_metric(tmp_path: Path, drawn: list[Any]) -> None:
+    """Of all runs together, without the rows before there is a metric and without flat ones; where ES's is not known,
+    nothing."""
+    runs = [run(1, 0.5), run(1, 0.1)]
+    for one in runs:
+        for number, row in enumerate(one.history):
+            row["variance/in_step_metric"] = float(number > 0)
+        one.history[0] |= {"variance/es": 1e6, "variance/method": 1e6}
+        one.history[4] |= {"trouble/flat": 1.0, "variance/es": 0.0, "variance/method": 1e6}
+        one.history[5] |= {"variance/es": None, "variance/method": float("nan")}
+    unknown = run(1, 1.0)
+    for row in unknown.history:
+        row["variance/es"] = None
+    curves({"cv": runs, "qmc": [unknown]}, tmp_path / "c.png")
+    (line,) = drawn[0].axes[1].lines
+    assert line.get_ydata().min() == pytest.approx(0.1)
+    assert line.get_ydata().max() == pytest.approx(0.5)
+    assert (line.get_xdata().min(), line.get_xdata().max()) == (200, 1000)
+    many = [run(1, ratio) for ratio in (0.5, 0.1, 0.3, 0.3)]
+    curves({"cv": many}, tmp_path / "d.png")
+    assert drawn[1].axes[1].lines[0].get_ydata() == pytest.approx(np.full(20, 0.3)), "stretches of all runs' rows"
 
 
 def test_panels(tmp_path: Path, drawn: list[Any]) -> None:

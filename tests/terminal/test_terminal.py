@@ -51,32 +51,44 @@ def test_plain_lines_now_and_then(clock: list[float], capsys: pytest.CaptureFixt
     with Display("hopper cv", 1000, plain=True) as display:
         display.on_iteration(row(100))
         clock[0] += 5
-        display.on_iteration(row(200, **{"variance/es": 2.0, "variance/ratio": 0.5, "eval/return": 30.0}))
+        display.on_iteration(row(200, **{"eval/return": 20.0, "eval/mean_action": 30.0, "trouble/flat": 1.0}))
         clock[0] += 5
-        display.on_iteration(row(300, **{"variance/es": 2.0, "variance/ratio": 0.3, "trouble/total": 2.0}))
-        natural = {"variance/es": 2.0, "variance/ratio": 0.1, "variance/in_step_metric": 1.0}
-        display.on_iteration(row(1100, **natural))
+        variances = {"variance/es": 2.0, "variance/method": 1.0, "variance/ratio": 0.5}
+        display.on_iteration(row(300, **variances, **{"trouble/total": 2.0}))
+        display.on_iteration(row(1100, **{"trouble/flat": 1.0}))
     first, second, last = capsys.readouterr().err.splitlines()
-    assert first == "hopper cv  10%  100 steps  ETA 0:00:00  return 12.35  5,000 steps/s"
-    assert second.startswith("hopper cv  30%  300 steps  ETA 0:00:35  return 12.35  eval 30  variance x0.4")
-    assert second.endswith("trouble 2")
-    assert "100%  1,100 steps  ETA 0:00:00" in last, "the last row is always shown"
-    assert "variance x0.3 (natural)" in last
+    assert first == "hopper cv  10%  100 steps  return 12.35  5,000 steps/s"
+    assert second == "hopper cv  30%  300 steps  ETA 0:00:35  return 12.35  eval 30  5,000 steps/s  trouble 2"
+    assert last.startswith("hopper cv 100%  1,100 steps  ETA 0:00:00  return 12.35"), "the last row is always shown"
+    assert last.endswith("5,000 steps/s  every episode the same")
+
+
+def test_the_time_left_does_not_count_compilation(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+    """The first two iterations compile: nothing is said until the third, and then by the speed since the second."""
+    with Display("hopper cv", 1000, plain=True) as display:
+        for steps, seconds in ((100, 60), (200, 30), (300, 10), (400, 10)):
+            clock[0] += seconds
+            display.on_iteration(row(steps, speed=1.0))
+    lines = [line.partition("steps  ")[2] for line in capsys.readouterr().err.splitlines()]
+    assert [line.partition("  return")[0] for line in lines] == ["return 12.35  1 steps/s"] * 2 + [
+        "ETA 0:01:10",
+        "ETA 0:01:00",
+    ]
 
 
 def test_a_resumed_run_is_not_credited_with_earlier_steps(
     clock: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Display("hopper cv", 1000, plain=True) as display:
-        display.on_iteration(row(800))
-        clock[0] += 10
-        display.on_iteration(row(900))
+        for steps in (700, 800, 900):
+            display.on_iteration(row(steps))
+            clock[0] += 10
     assert "900 steps  ETA 0:00:10" in capsys.readouterr().err
 
 
 def test_a_live_bar(screen: io.StringIO, capsys: pytest.CaptureFixture[str]) -> None:
     with Display("hopper [cv]", 1000, plain=False) as display:
-        display.on_iteration(row(400, **{"eval/return": 30.0}))
+        display.on_iteration(row(400, **{"eval/mean_action": 30.0}))
     shown = screen.getvalue()
     assert "hopper" in shown
     assert "400/1000" in shown
@@ -86,14 +98,18 @@ def test_a_live_bar(screen: io.StringIO, capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize("title", ["hopper cv", "dm-cartpole-swingup cv", "roboschool-halfcheetah ppo+s+a+m"])
-def test_eighty_columns_show_steps_and_eta(title: str, screen: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_eighty_columns_show_steps_and_eta(
+    title: str, screen: io.StringIO, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
     narrow = rich.console.Console(file=screen, force_terminal=True, width=80)
     monkeypatch.setattr(progress, "Console", lambda stderr: narrow)
     with Display(title, 1_000_000, plain=False) as display:
-        display.on_iteration(row(412_000, **{"eval/return": 30.0, "variance/es": 2.0, "variance/ratio": 0.5}))
+        for steps in (404_000, 408_000, 412_000):
+            display.on_iteration(row(steps, **{"eval/mean_action": 30.0}))
+            clock[0] += 1
     last = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue()).strip().splitlines()[-1]
     assert len(last) <= 80
-    for shown in (title, "41%", "412000/1000000", "ETA 0:01:58"):
+    for shown in (title, "41%", "412000/1000000", "ETA 0:02:27"):
         assert shown in last
 
 
@@ -186,6 +202,7 @@ def test_tables_on_a_terminal(screen: io.StringIO) -> None:
 def test_numbers_as_printed() -> None:
     assert [numbers.score(x) for x in (141.4, -5.04, 19.96, -3.7e37)] == ["141", "-5.0", "20.0", "-3.7e37"]
     assert [numbers.steps(n) for n in (20_000_000, 1_000_000, 123_456)] == ["2e7", "1e6", "123,456"]
+    assert [numbers.size(n) for n in (41_600, 999_400, 1_250_000)] == ["42 kB", "999 kB", "1.2 MB"]
     assert (numbers.clock(3723), numbers.clock(200_000)) == ("1:02:03", "2 d 7 h")
 
 

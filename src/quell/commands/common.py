@@ -1,10 +1,12 @@
 """What several commands print."""
 
+import math
 import signal
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -15,8 +17,8 @@ from quell.commands.settings import own_task
 from quell.errors import shown
 from quell.runs import Run
 from quell.runs.find import newest
-from quell.runs.record import variance_ratio
-from quell.training.methods import falls_back
+from quell.runs.record import comparable, known, variance_ratio
+from quell.training.methods import falls_back, trained
 
 
 def find_run(path: Path | str) -> Path:
@@ -52,6 +54,11 @@ def described(result: Result) -> str:
     return f"{result.config.task}  {result.config.method}  {result.checkpoint} policy, of iteration {result.iteration}"
 
 
+def acted(*, sample: bool) -> str:
+    """How actions were taken, beside every return."""
+    return "actions sampled" if sample else "mean action"
+
+
 def report(result: Result) -> int:
     """A finished run in a few lines, or how to go on with one that was asked to stop; the exit code."""
     if not result.finished:
@@ -60,27 +67,52 @@ def report(result: Result) -> int:
         return 128 + (result.signal or signal.SIGINT)
     config = result.config
     print(f"{config.task}  {config.method}  seed {config.seed}: {result.steps:,} steps, {result.iteration} iterations")
-    for label, name, how in (("return", "eval/return", "actions sampled"), ("", "eval/mean_action", "mean action")):
-        print(f"  {label:<6}  {_score(result.last(name), result.last(f'{name}_std'))}  ({how})")
+    for label, name, sample in (("return", "eval/mean_action", False), ("", "eval/return", True)):
+        print(f"  {label:<6}  {_score(result.last(name), result.last(f'{name}_std'))}  ({acted(sample=sample)})")
     for best in [row for row in result.history if row.get("eval/mean_action") == result.best][-1:]:
         older = best["iteration"] < result.iteration
         whose = f"iteration {best['iteration']}; `--checkpoint best` to use it" if older else "the newest"
         print(f"    best  {_score(result.best, best['eval/mean_action_std'])}  (mean action, {whose})")
     if result.steps < config.steps:
         print(f"  stopped early: the target of {config.target:g} is reached")
-    if result.history and all(row.get("trouble/flat") for row in result.history):
-        value = result.history[-1]["return/mean"]
-        print(f"  every episode returned {value:g}: no reward was seen, so there was nothing to learn from")
-    elif falls_back(config):
-        print("  plain ES: policy gradients overflow on this task, and no control variate is made of them")
-    elif config.method == "cv" and (ratio := variance_ratio(result.history)) is not None:
-        print(f"  gradient variance  {ratio:.3f} of plain ES")
-    if result.history and (trouble := result.history[-1]["trouble/total"]):
-        print(f"  trouble in {trouble:.0f} iterations (see trouble/* in metrics.jsonl)")
-    for note in result.task.notes():
-        print(f"  {note}")
+    for line in (*_variance(result), *_flat(result.history), *_trouble(result.history), *result.task.notes()):
+        print(f"  {line}")
     print(f"  run folder  {shown(result.path)}")
     return 0
+
+
+def _variance(result: Result) -> Iterator[str]:
+    """How noisy its gradients were beside plain ES's, unless they are those."""
+    ratio = variance_ratio(result.history)
+    if falls_back(result.config):
+        yield "plain ES: policy gradients overflow on this task, and no control variate is made of them"
+    elif ratio is not None and trained(result.config) != "es":
+        natural = comparable(result.history)[0].get("variance/in_step_metric")
+        yield f"gradient variance  {ratio:.2g} of plain ES's" + (", as a natural step feels it" if natural else "")
+
+
+def _flat(history: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Iterations whose episodes all returned the same: at the end because a task is solved, or before any is found."""
+    flat = [row["return/max"] for row in history if row.get("trouble/flat")]
+    highest = max(known(history, "return/max"), default=math.inf)
+    solved = flat.count(highest)
+    if flat and len(flat) == len(history):
+        yield f"every episode returned {flat[-1]:g}: no reward was seen, so there was nothing to learn from"
+        return
+    if solved:
+        yield f"in {_iterations(solved)} every episode returned {highest:g}, the most of the run"
+    if len(flat) > solved:
+        unlearned = _iterations(len(flat) - solved)
+        yield f"in {unlearned} every episode returned the same: nothing to learn from (trouble/flat)"
+
+
+def _trouble(history: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if history and (count := history[-1]["trouble/total"]):
+        yield f"trouble in {_iterations(count)} (see trouble/* in metrics.jsonl)"
+
+
+def _iterations(count: float) -> str:
+    return f"{count:.0f} iteration{'s' * (count != 1)}"
 
 
 def _score(value: float, spread: float) -> str:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from quell.estimate import Estimate, Needs, Problem, Rows, batch_variance, fresh_variance
+from quell.estimate import Estimate, Needs, Problem, Rows, batch_variance, compared, fresh_variance
 from quell.estimate.returns import Shaping, shaped_fitness
 from quell.perturb.gaussian import Gaussian
 from quell.types import Batch, Pair, State, Sums
@@ -41,7 +41,7 @@ class Score:
         (variance,), learned = batch_variance(problem, state, [sums["x"]], [sums["xx"]], count)
         metrics = {"variance/method": variance}
         if type(problem.directions) is Gaussian:  # what other directions save is not to be seen from their own batches
-            metrics |= {"variance/es": variance, "variance/ratio": 1.0}
+            metrics = compared(variance, variance)
         return Estimate((sums["x"] / max(count, 1)).astype(np.float32), state | learned, metrics)
 
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from quell.figures.style import GREY, Look, draw_band, looks, new_figure, on_common_steps, save, step_axis, style_axes
-from quell.runs.record import Record
+from quell.runs.record import Record, comparable, variance_ratio
 from quell.stats import MeanStd
-from quell.types import Array
 
 if TYPE_CHECKING:
     from quell.api import Result
@@ -21,16 +20,18 @@ SHOWN = (-1.0, 3.0)  # range of the bars; those beyond carry their value
 
 
 def curves(groups: "Mapping[str, Sequence[Result]]", path: Path | str, *, title: str = "") -> None:
-    """Learning curves (mean and standard deviation over seeds) and the gradient's variance, one colour per group."""
+    """Learning curves (mean and standard deviation over seeds) and the gradient's variance, one colour per group.
+
+    The variance is `variance_ratio` of equal stretches of all the group's rows, in the order of their steps.
+    """
     figure = new_figure(9, 3.4)
     left, right = figure.subplots(1, 2)
     for label, look in looks(groups).items():
         draw_band(left, *on_common_steps(_series(groups[label], "return/mean")), look, label=label)
-        steps, own = on_common_steps(_series(groups[label], "variance/method"))
-        _, plain = on_common_steps(_series(groups[label], "variance/es"))
-        if len(steps):
-            ratio = _smooth(own.mean(axis=0)) / _smooth(plain.mean(axis=0))
-            right.plot(steps, ratio, color=look.colour, linestyle=look.line, label=label)
+        if stretches := _stretches(comparable([row for result in groups[label] for row in result.history])):
+            steps = [sum(row["steps"] for row in rows) / len(rows) for rows in stretches]
+            ratios = [variance_ratio(rows) for rows in stretches]
+            right.plot(steps, ratios, color=look.colour, linestyle=look.line, label=label)
     left.set(xlabel="environment steps", ylabel="return while training")
     right.set(xlabel="environment steps", ylabel="gradient variance, ES = 1", yscale="log")
     left.legend(frameon=False)
@@ -142,7 +143,8 @@ def _series(results: "Sequence[Result]", metric: str) -> list[tuple[list[float],
     return [([row["steps"] for row in run], [row[metric] for row in run]) for run in rows]
 
 
-def _smooth(values: Array, width: int = 7) -> Array:
-    """Running mean, shorter at the ends: single-batch variances from a handful of pairs are noisy."""
-    kernel = np.ones(min(width, len(values)))
-    return np.convolve(values, kernel, "same") / np.convolve(np.ones(len(values)), kernel, "same")
+def _stretches(rows: "Sequence[Mapping[str, Any]]", count: int = 20) -> "list[list[Mapping[str, Any]]]":
+    """Rows in the order of their steps, in at most `count` stretches: the variance of a single batch is noisy."""
+    ordered = sorted(rows, key=lambda row: float(row["steps"]))
+    parts = np.array_split(np.arange(len(ordered)), min(count, max(1, len(ordered))))
+    return [[ordered[i] for i in part] for part in parts if len(part)]

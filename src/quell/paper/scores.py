@@ -38,7 +38,8 @@ def grid(records: Iterable[Record], methods: Sequence[str] = ()) -> Grid:
 
 
 def scores(runs: Iterable[Record]) -> list[float]:
-    return [run.score for run in runs]
+    """With actions sampled, as the paper has them."""
+    return [run.return_sampled for run in runs]
 
 
 def untrained(row: dict[str, list[Record]]) -> float:

@@ -40,7 +40,8 @@ METRICS: dict[str, str] = {
     "the estimator makes small: that of the parameters, or of the natural step (estimator advantage).",
     "variance/method": "Estimated variance of the gradient in use, in the same metric; from its pairs, or from two "
     "batches where pairs are drawn jointly (orthogonal, shifted qmc); not known where batches go on (unshifted qmc).",
-    "variance/ratio": "variance/method divided by variance/es; below 1 the control variate helps.",
+    "variance/ratio": "variance/method divided by variance/es; below 1 the control variate helps. Not known where all "
+    "returns were equal. A run's is the sum of the one over the sum of the other, in one metric, without such batches.",
     "variance/in_step_metric": "1 where these variances are in the natural step's metric, 0 in that of parameters.",
     "eta/mean": "Mean of the control variate's coefficients eta.",
     "eta/min": "Smallest coefficient.",
@@ -60,7 +61,8 @@ METRICS: dict[str, str] = {
     "cluster/reissued": "Pieces of work given to a second worker in this session.",
     "cluster/bytes_out": "Bytes of arrays broadcast in this iteration, counted once however many workers read them.",
     "cluster/bytes_in": "Bytes of arrays that came back from the workers in this iteration.",
-    "trouble/total": "Iterations so far with any of the above.",
+    "trouble/total": "Iterations so far in which something went wrong: bad pairs, nothing changed, or plain ES in "
+    "place of the control variate. A flat batch is not counted: a task that is solved has them too.",
 }
 COLUMNS = ("steps", *(name for name in METRICS if name != "steps"))
 """Of metrics.csv."""

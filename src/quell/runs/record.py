@@ -21,7 +21,8 @@ from quell.runs.folder import Run
 
 POINTS = 100
 """Points of a thinned curve."""
-CURVE = ("iteration", "steps", "return", "ratio", "evaluation")
+CURVE = ("iteration", "steps", "return", "ratio", "evaluation", "mean_action")
+VARIANCES = ("variance/method", "variance/es")
 NO_REWARD = "(no reward)"
 """Beside the score of runs that are `flat`."""
 
@@ -37,7 +38,8 @@ class Record:
     untrained: list[float]
     """Returns of the policy the run started from, actions sampled; empty where they were not measured."""
     curve: dict[str, list[float | None]]
-    """iteration, steps, return (mean of the members), ratio (gradient variance, ES = 1), evaluation."""
+    """iteration, steps, return (mean of the members), ratio (gradient variance, ES = 1); the unperturbed policy's
+    return, actions sampled (evaluation) and with its mean action (mean_action)."""
     label: str = ""
     """Told apart from other runs of the method by this, where settings differ."""
     variance: float | None = None
@@ -49,14 +51,19 @@ class Record:
         return f"{self.config.method}-{self.label}" if self.label else self.config.method
 
     @property
-    def score(self) -> float:
-        """The run's final score: mean return of the final policy, as it acted in training."""
-        return float(np.mean(self.final["sampled"]))
+    def return_mean_action(self) -> float:
+        """The run's score, wherever nothing else is said: mean return of the final policy's mean actions."""
+        return _of(self.final["mean_action"])
+
+    @property
+    def return_sampled(self) -> float:
+        """The same with actions sampled, as in training; the paper's tables have this one."""
+        return _of(self.final["sampled"])
 
     @property
     def start(self) -> float:
         """Mean return of the untrained policy."""
-        return float(np.mean(self.untrained))
+        return _of(self.untrained)
 
     @property
     def flat(self) -> bool:
@@ -111,7 +118,8 @@ def is_record(facts: Mapping[str, Any]) -> bool:
 def from_facts(facts: Mapping[str, Any]) -> Record:
     """A record from its file's contents.
 
-    Older ones lack `label` and `variance`; the oldest have every iteration in `history`, and no untrained policy.
+    Older ones lack `label`, `variance` and the curve of mean actions; the oldest have every iteration in `history`, and
+    no untrained policy.
     """
     config = from_dict(facts["config"])
     if "history" in facts:
@@ -119,6 +127,7 @@ def from_facts(facts: Mapping[str, Any]) -> Record:
         rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
         facts = {**facts, "curve": thin(rows), "variance": variance_ratio(rows)}
     needed = {name: facts[name] for name in ("versions", "final", "curve")}
+    needed["curve"] = {"mean_action": [None] * len(facts["curve"]["steps"]), **facts["curve"]}
     more = {"label": facts.get("label", ""), "variance": facts.get("variance")}
     return _checked(Record(config, untrained=facts.get("untrained", []), **needed, **more))
 
@@ -147,20 +156,42 @@ def _checked(record: Record) -> Record:
 def thin(history: Sequence[Mapping[str, Any]], points: int = POINTS) -> dict[str, list[float | None]]:
     """A curve of at most `points` points: the mean over equal stretches of iterations; evaluations by their last."""
     stretches = np.array_split(np.arange(len(history)), min(points, max(1, len(history))))
+    counted = {row["iteration"] for row in comparable(history)}
     curve: dict[str, list[float | None]] = {name: [] for name in CURVE}
     for rows in ([history[i] for i in part] for part in stretches if len(part)):
         curve["iteration"].append(rows[-1]["iteration"])
         curve["steps"].append(rows[-1]["steps"])
         curve["return"].append(short(_mean(rows, "return/mean")))
-        curve["ratio"].append(variance_ratio(rows))
-        curve["evaluation"].append(short([math.nan, *known(rows, "eval/return")][-1]))
+        curve["ratio"].append(variance_ratio([row for row in rows if row["iteration"] in counted]))
+        for column, name in (("evaluation", "eval/return"), ("mean_action", "eval/mean_action")):
+            curve[column].append(short([math.nan, *known(rows, name)][-1]))
     return curve
 
 
+def comparable(history: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Rows whose variances can be added up: both known, of batches with a gradient, and all in one metric.
+
+    That is the natural step's where any row has it: before the first step there is none yet. A batch whose returns were
+    all the same says nothing of either variance.
+    """
+    found = [row for row in history if not row.get("trouble/flat") and _has_variances(row)]
+    return [row for row in found if row.get("variance/in_step_metric")] or found
+
+
 def variance_ratio(history: Sequence[Mapping[str, Any]]) -> float | None:
-    """Gradient variance of a run, or a part of it, in units of plain ES on the same batches."""
-    own, plain = _mean(history, "variance/method"), _mean(history, "variance/es")
+    """Gradient variance of a run, or of a part of it, plain ES on the same batches = 1; None where it is not known.
+
+        sum of variance/method / sum of variance/es        over the rows that are `comparable`
+
+    This is the one number that the screen, records, figures and the report show.
+    """
+    rows = comparable(history)
+    own, plain = (math.fsum(row[name] for row in rows) for name in VARIANCES)
     return short(own / plain) if plain > 0 else None
+
+
+def _has_variances(row: Mapping[str, Any]) -> bool:
+    return all(row.get(name) is not None and math.isfinite(row[name]) for name in VARIANCES)
 
 
 def short(value: float) -> float | None:
@@ -171,6 +202,11 @@ def short(value: float) -> float | None:
 def known(rows: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
     """A metric's values, of the iterations that have it."""
     return [row[name] for row in rows if row.get(name) is not None]
+
+
+def _of(returns: Sequence[float]) -> float:
+    """Their mean; NaN where there is none."""
+    return float(np.mean(returns)) if returns else math.nan
 
 
 def _mean(rows: Sequence[Mapping[str, Any]], name: str) -> float:

@@ -22,6 +22,11 @@ def steps(count: int) -> str:
     return short if float(short) == count else f"{count:,}"
 
 
+def size(count: int) -> str:
+    """Bytes: 34 kB, 1.2 MB."""
+    return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count / 1e3:.0f} kB"
+
+
 def age(seconds: float) -> str:
     """12 s, 5 min, 3 h, 2 d."""
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):

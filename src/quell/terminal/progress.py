@@ -1,6 +1,5 @@
 """What a person sees while a run or a measurement goes on, and how they stop a run."""
 
-import math
 import sys
 import threading
 import time
@@ -20,6 +19,7 @@ from quell.terminal.streams import Steady, say
 from quell.training.callbacks import Callback
 
 EVERY = 10.0  # seconds between lines where there is no terminal
+COMPILING = 2  # iterations of a session that also compile: the second is the first that has a metric, for one
 WIDE = 110  # columns from which on there is room for long bars
 
 
@@ -36,9 +36,8 @@ class Display(Callback):
         self.plain = not Steady(sys.stderr).isatty() if plain is None else plain
         self._shown, self._took, self._told = time.monotonic(), 0.0, threading.Lock()
         self._last_line = 0.0
-        self._first: tuple[float, float] | None = None
+        self._rows, self._begun = 0, (0.0, 0.0)
         self._eval: float | None = None
-        self._ratios: list[float] = []
         self._bar = Bars("[bold]{task.description}", MofNCompleteColumn(), plain=self.plain)
         self._task = self._bar.add_task(title, total=budget, facts="starting")
         self._around = ExitStack()
@@ -71,10 +70,9 @@ class Display(Callback):
     def on_iteration(self, row: dict[str, Any]) -> None:
         now = time.monotonic()
         self._shown, self._took = now, now - self._shown
-        self._eval = row.get("eval/return", self._eval)
-        if math.isfinite(row.get("variance/ratio", math.nan)):
-            self._ratios = [*self._ratios[-49:], row["variance/ratio"]]
-        done, facts = min(row["steps"], self.budget), f"ETA {self._eta(row)}  {self._facts(row)}"
+        self._eval = row.get("eval/mean_action", self._eval)
+        self._rows += 1
+        done, facts = min(row["steps"], self.budget), "  ".join([*self._eta(now, row["steps"]), *self._facts(row)])
         self._bar.update(self._task, completed=done, facts=facts)
         due = now - self._last_line >= EVERY or row["steps"] >= self.budget or row.get("eval/reached")
         if self.plain and due:
@@ -82,28 +80,26 @@ class Display(Callback):
             line = f"{self.title} {done / self.budget:4.0%}  {row['steps']:,.0f} steps  {facts}"
             print(line, file=sys.stderr, flush=True)
 
-    def _eta(self, row: dict[str, Any]) -> str:
-        """From the pace since the first row shown: a resumed run did not make its first steps in this session."""
-        now, steps = time.monotonic(), row["steps"]
-        if self._first is None:
-            self._first = now, steps
-        begun, first = self._first
-        speed = (steps - first) / (now - begun) if steps > first else row["speed"]
-        return clock(max(0.0, self.budget - steps) / max(speed, 1e-9))
+    def _eta(self, now: float, steps: float) -> list[str]:
+        """From the pace of this session, once its first iterations have compiled what the others need."""
+        if self._rows <= COMPILING:
+            self._begun = now, steps
+            return []
+        begun, first = self._begun
+        return [f"ETA {clock(max(0.0, self.budget - steps) * (now - begun) / max(steps - first, 1.0))}"]
 
-    def _facts(self, row: dict[str, Any]) -> str:
+    def _facts(self, row: dict[str, Any]) -> list[str]:
         parts = [f"return {row['return/mean']:.4g}"]
         if self._eval is not None:
             parts.append(f"eval {self._eval:.4g}")
-        if "variance/es" in row and self._ratios and set(self._ratios) != {1.0}:
-            metric = " (natural)" if row.get("variance/in_step_metric") else ""
-            parts.append(f"variance x{sum(self._ratios) / len(self._ratios):.2g}{metric}")
         parts.append(f"{row['speed']:,.0f} steps/s")
         if row.get("eval/reached"):
             parts.append(f"target reached with {row['eval/mean_action']:.4g}")
+        if row.get("trouble/flat"):
+            parts.append("every episode the same")
         if row["trouble/total"]:
             parts.append(f"trouble {row['trouble/total']:.0f}")
-        return "  ".join(parts)
+        return parts
 
 
 class Bars(Progress):

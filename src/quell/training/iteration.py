@@ -68,7 +68,7 @@ class Trainer:
         batch = Batch(state.theta, episodes, rollouts, metric, state.steps / config.steps)
         moved, row = self._update(state, batch)
         bad = bool(row["trouble/bad_pairs"] or row["trouble/skipped"])
-        troubled = bad or bool(row["trouble/flat"] or row.get("trouble/cv_dropped"))
+        troubled = bad or bool(row.get("trouble/cv_dropped"))
         elapsed, steps = time.perf_counter() - started, int(rollouts.steps.sum())
         past, fresh = state.episode_length, float(rollouts.steps.mean())
         following = dataclasses.replace(
