@@ -66,8 +66,32 @@ def test_train_resume_eval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     capsys.readouterr()
     assert main(["eval", run, "--episodes", "3", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["returns"]) == 3
-    assert main(["eval", run, "--episodes", "3", "--mean-action"]) == 0
+    assert main(["eval", run, "--episodes", "3"]) == 0
     assert "3 episodes" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("in_process")
+def test_one_score_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Mean actions unless sampled ones are asked for, and it is always said which."""
+    result = quell.train("lqr-302", out=tmp_path, horizon=20, pairs=2, batch_steps=0, steps=80, workers=1)
+    mean, sampled = (quell.evaluate(result, episodes=3, mean_action=chosen, workers=1) for chosen in (True, False))
+    assert (quell.evaluate(result, episodes=3, workers=1).returns == mean.returns).all()
+    assert (mean.returns != sampled.returns).all()
+    for flags, played, said in (([], mean, "mean action"), (["--sample"], sampled, "actions sampled")):
+        words = ["eval", str(result.path), "--episodes", "3", "--workers", "1", *flags]
+        assert main(words) == 0
+        assert (
+            f"  return  {played.returns.mean():.2f} ± {played.returns.std():.2f}  ({said};" in capsys.readouterr().out
+        )
+        assert main([*words, "--json"]) == 0
+        facts = json.loads(capsys.readouterr().out)
+        assert (facts["returns"], facts["actions"]) == (played.returns.tolist(), said)
+    assert main(["eval", str(result.path), "--mean-action"]) == 2, "there is one word for it, as in `quell play`"
+    capsys.readouterr()
+    assert main(["runs", str(tmp_path)]) == 0
+    assert "return, mean action" in capsys.readouterr().out
+    assert main(["zoo"]) == 0
+    assert "return, mean action" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("in_process")

@@ -31,7 +31,7 @@ def grid(records: Sequence[Record]) -> Grid:
 
 
 def scores(runs: Sequence[Record]) -> list[float]:
-    return [float(np.mean(run.final["mean_action"])) for run in runs]
+    return [run.return_mean_action for run in runs]
 
 
 def table(

@@ -65,8 +65,8 @@ def run(job: Job) -> int:
 def record_of(result: Result, episodes: int, label: str = "") -> Record:
     """Play `episodes` with sampled and with mean actions, and as many with the untrained policy."""
     made_with = {name: value for name, value in versions().items() if name in ("python", "packages")}
-    final = {"sampled": _returns(result, episodes), "mean_action": _returns(result, episodes, mean_action=True)}
-    start, history = _returns(untrained(result), episodes), result.history
+    final = {"sampled": _returns(result, episodes, sample=True), "mean_action": _returns(result, episodes)}
+    start, history = _returns(untrained(result), episodes, sample=True), result.history
     return Record(result.config, made_with, final, start, thin(history), label, variance_ratio(history))
 
 
@@ -76,8 +76,8 @@ def untrained(result: Result) -> Result:
     return replace(result, iteration=0, steps=0, policy=replace(result.policy, theta=theta, obs_stats=None), history=[])
 
 
-def _returns(result: Result, episodes: int, *, mean_action: bool = False) -> list[float]:
-    returns = evaluate(result, episodes=episodes, mean_action=mean_action, workers=1).returns
+def _returns(result: Result, episodes: int, *, sample: bool = False) -> list[float]:
+    returns = evaluate(result, episodes=episodes, mean_action=not sample, workers=1).returns
     return [float(f"{value:.6g}") for value in returns]
 
 

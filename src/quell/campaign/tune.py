@@ -80,7 +80,7 @@ class Search:
     def score(self, trial: int, task: str, seeds: Sequence[int]) -> float:
         """Mean return of the final policy's mean actions over the seeds that ended; the worst there is if none did."""
         jobs = [self.job(trial, task, seed) for seed in seeds]
-        scores = [float(np.mean(read(job.record).final["mean_action"])) for job in jobs if job.done]
+        scores = [read(job.record).return_mean_action for job in jobs if job.done]
         return float(np.mean(scores)) if scores else -math.inf
 
     def ranked(self, trials: Sequence[int], seeds: Sequence[int]) -> list[int]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from quell.api import evaluate
 from quell.commands.arguments import UNSET, parse
-from quell.commands.common import OfRun, described
+from quell.commands.common import OfRun, acted, described
 
 
 @dataclass(frozen=True)
@@ -17,8 +17,8 @@ class Arguments(OfRun):
 
     episodes: int = 100
     """How many."""
-    mean_action: bool = False
-    """Act with the mean (most likely) action instead of sampling."""
+    sample: bool = False
+    """Sample actions instead of taking the mean (most likely) one."""
     seed: int = 0
     """Of the episodes: other seeds, other episodes."""
     workers: Annotated[int | None, UNSET] = None
@@ -30,19 +30,20 @@ class Arguments(OfRun):
 def main(arguments: list[str]) -> int:
     parsed = parse(Arguments, arguments, prog="quell eval")
     result = parsed.load()
-    asked = {name: getattr(parsed, name) for name in ("episodes", "mean_action", "seed", "workers")}
-    rollouts = evaluate(result, **asked)
-    returns = rollouts.returns
+    asked = {name: getattr(parsed, name) for name in ("episodes", "seed", "workers")}
+    rollouts = evaluate(result, mean_action=not parsed.sample, **asked)
+    returns, actions = rollouts.returns, acted(sample=parsed.sample)
     if parsed.json:
         lists = {"returns": returns.tolist(), "steps": rollouts.steps.tolist()}
-        print(json.dumps({"checkpoint": result.checkpoint, "iteration": result.iteration, **lists}))
+        facts = {"checkpoint": result.checkpoint, "iteration": result.iteration, "actions": actions}
+        print(json.dumps({**facts, **lists}))
         return 0
-    spread = ""
+    spread, error = "", ""
     if len(returns) > 1:
-        error = returns.std(ddof=1) / np.sqrt(len(returns))
-        spread = f" ± {returns.std():.2f} (standard error of the mean {error:.2f})"
+        spread = f" ± {returns.std():.2f}"
+        error = f"; standard error of the mean {returns.std(ddof=1) / np.sqrt(len(returns)):.2f}"
     print(f"{described(result)}, {len(returns)} episode{'s' * (len(returns) > 1)}")
-    print(f"  return  {returns.mean():.2f}{spread}")
+    print(f"  return  {returns.mean():.2f}{spread}  ({actions}{error})")
     print(f"  lowest {returns.min():.2f}, highest {returns.max():.2f}; mean length {rollouts.steps.mean():.1f} steps")
     for note in result.task.notes():
         print(f"  {note}")

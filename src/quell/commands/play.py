@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from quell.commands.arguments import parse
-from quell.commands.common import OfRun, described
+from quell.commands.common import OfRun, acted, described
 from quell.errors import EXTRAS, UsageError
 from quell.video import check_film, film
 
@@ -22,7 +22,7 @@ class Arguments(OfRun):
     sample: bool = False
     """Sample actions instead of taking the mean (most likely) one."""
     seed: int = 0
-    """Of the episode, which is the first one of `quell eval` with this seed."""
+    """Of the episode, which is the first one of `quell eval` with this seed (and with `--sample`, if it is given)."""
     seconds: float = 10.0
     """Length of the film, in simulated time."""
     size: tuple[int, int] = (480, 360)
@@ -38,5 +38,6 @@ def main(arguments: list[str]) -> int:
         raise UsageError(f"--seconds {parsed.seconds} must be greater than 0, and at most {LONGEST}")
     result = parsed.load()
     total = film(result, parsed.video, seed=parsed.seed, sample=parsed.sample, size=parsed.size, seconds=parsed.seconds)
-    print(f"{described(result)}\n  {parsed.video}: an episode whose return is {total:.1f}")
+    how = acted(sample=parsed.sample)
+    print(f"{described(result)}\n  {parsed.video}: an episode whose return is {total:.1f} ({how})")
     return 0

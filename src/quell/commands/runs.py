@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
     for path in run_folders(parsed.folder):
         entries.setdefault(_entry(path, parsed.folder), []).append(path)
     rows = [_row(name, list(map(standing, paths))) for name, paths in list(entries.items())[: parsed.newest]]
-    show(("<run", "<task", "<method", "steps", "return", "<state", "age"), rows)
+    show(("<run", "<task", "<method", "steps", "return, mean action", "<state", "age"), rows)
     if len(entries) > len(rows):
         print(f"and {len(entries) - len(rows)} older ones (--newest {len(entries)} shows all)")
     return 0

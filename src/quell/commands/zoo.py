@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
         rows.append(
             (f"zoo:{name}", config.task, config.method, f"{score['steps']:,}", returns, str(len(score["returns"])))
         )
-    show(("<name", "<task", "<method", "steps", "return", "episodes"), rows)
+    show(("<name", "<task", "<method", "steps", "return, mean action", "episodes"), rows)
     return 0
 
 
@@ -57,7 +57,7 @@ def _add(parsed: Arguments) -> int:
     if name in zoo.names() and not parsed.replace:
         mean = zoo.score(name)["mean"]
         raise UsageError(f"the zoo has a {name!r} already, with return {mean}: give --replace, or another --name")
-    returns = evaluate(result, episodes=parsed.episodes, mean_action=True).returns
+    returns = evaluate(result, episodes=parsed.episodes).returns
     folder = zoo.add(name, result, returns.tolist())
     print(f"zoo:{name}  return {returns.mean():.1f} ± {returns.std():.1f} over {parsed.episodes} episodes  ({folder})")
     return 0
