@@ -42,7 +42,7 @@ def seeds_of(method: str, values: Sequence[float], runs: Path, *, task: str = "s
     folder = runs / "seeds" / f"{task}-{method}"
     for seed, value in enumerate(values):
         run = made_up(task, method, seed, value, **settings)
-        run.write(folder / "summaries" / f"{task}-{method}-{seed}.json")
+        run.write(folder / "records" / f"{task}-{method}-{seed}.json")
     return folder
 
 

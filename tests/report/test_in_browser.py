@@ -216,8 +216,8 @@ def test_text_is_to_the_left_and_numbers_to_the_right(page: Browser) -> None:
 
 
 def test_a_group_shows_its_own(window: Browser, tmp_path: Path) -> None:
-    write_group(tmp_path, [made_up("swimmer", "es", 0, 1.0)], name="a")
-    write_group(tmp_path, [made_up("hopper", "cv", 0, 1.0)], name="b")
+    made_up("swimmer", "es", 0, 1.0).write(tmp_path / "a/run.json")
+    made_up("hopper", "cv", 0, 1.0).write(tmp_path / "b/run.json")
     (tmp_path / "report.html").write_text(build([tmp_path], title="groups"))
     window.open(tmp_path / "report.html")
     seen = """(() => { const shown = (what) => [...document.querySelectorAll(what)].filter(one => one.offsetParent);

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_up import EVIL, made_up, small_group, write_group
+from made_up import EVIL, made_up, seeds_of, small_group, write_group
 from PIL import Image
 
 import quell
@@ -62,7 +62,8 @@ def test_a_run_folder(tmp_path: Path) -> None:
     (series,) = data["series"]
     assert series["runs"][0]["steps"] == [80, 160, 240]
     assert series["runs"][0]["return"] == pytest.approx([row["return/mean"] for row in run.history], rel=1e-5)
-    assert series["runs"][0]["evaluation"] == pytest.approx([row["eval/return"] for row in run.history], rel=1e-5)
+    for name, metric in (("evaluation", "eval/return"), ("mean_action", "eval/mean_action")):
+        assert series["runs"][0][name] == pytest.approx([row[metric] for row in run.history], rel=1e-5)
 
 
 def test_all_runs_of_a_folder_are_shown_and_the_newest_named(
@@ -80,7 +81,7 @@ def test_all_runs_of_a_folder_are_shown_and_the_newest_named(
     assert capsys.readouterr().out.endswith("; the newest run: runs/lqr-302/es/a\n")
     page = Path("report.html").read_text()
     who = f"{LABELS.get('lqr-302', 'lqr-302')}, ES, seed 0"
-    assert f"The newest: {who}: return 25 after 100 steps, finished (runs/lqr-302/es/a)" in page
+    assert f"The newest: {who}: return 25 (mean action) after 100 steps, finished (runs/lqr-302/es/a)" in page
     assert len(data_of(page)["series"]) == 3
     small_group(Path("runs/seeds"))
     assert main(["report"]) == 0
@@ -162,7 +163,8 @@ def test_a_campaigns_folders_are_not_shown_beside_its_records(tmp_path: Path) ->
     for seed in (0, 1):
         run = quell.train("lqr-302", method="es", seed=seed, out=tmp_path / "c/runs", progress=False, **small)
     from_folder(Run.open(run.path)).write(tmp_path / "c/records/a.json")
-    assert {group: len(runs) for group, runs in gather([tmp_path]).groups.items()} == {"c": 1, "runs": 1}
+    (group,) = gather([tmp_path]).groups.values()
+    assert sorted(one.config.seed for one in group) == [0, 1]
 
 
 def test_a_headline_has_intervals_and_verdicts(tmp_path: Path) -> None:
@@ -186,11 +188,109 @@ def test_no_verdict_between_budgets_or_before_the_end(tmp_path: Path) -> None:
     (group,) = headline_of(tmp_path)
     rows = {row["name"]: row for row in group["cards"][0]["rows"]}
     assert rows["CV"]["verdict"] == "other budget"
+    words = "swimmer: CV and ES were trained for different numbers of steps, so they are not compared."
+    assert group["sentences"] == [words]
     assert rows["ES"]["runs"] == "5 seeds, 8e4, 5 ended early"
 
 
-def headline_of(folder: Path) -> list[dict[str, Any]]:
-    sources = gather([folder])
+GOOD, POOR = (200.0, 210.0, 220.0, 230.0, 240.0), (100.0, 102.0, 104.0, 106.0, 108.0)
+
+
+def rows_of(*folders: Path) -> dict[str, dict[str, Any]]:
+    """The rows of the only card there is, by method."""
+    (group,) = headline_of(*folders)
+    (card,) = group["cards"]
+    return {row["name"]: row for row in card["rows"]}
+
+
+def test_seeds_of_two_methods_meet(tmp_path: Path) -> None:
+    """`--seeds` makes a folder for each method; whoever trains two wants them compared."""
+    for method, values in (("cv", GOOD), ("es", POOR)):
+        seeds_of(method, values, tmp_path / "runs")
+    for folder in ("runs", "runs/seeds"):
+        rows = rows_of(tmp_path / folder)
+        assert {name: row["verdict"] for name, row in rows.items()} == {"CV": "above ES", "ES": ""}
+        assert rows["CV"]["runs"] == rows["ES"]["runs"] == "5 seeds, 4e4"
+    alone = headline_of(tmp_path / "runs/seeds/swimmer-es")
+    assert [group["name"] for group in alone] == ["runs"]
+
+
+def test_results_that_compare_by_themselves_stay_a_group(tmp_path: Path) -> None:
+    """A sweep, a benchmark, a table of the paper; two of one name are told apart."""
+    seeds_of("cv", GOOD, tmp_path / "runs")
+    for lr in (0.1, 0.2):
+        run = replace(made_up("swimmer", "cv", 0, lr, lr=lr), label=f"lr={lr}")
+        run.write(tmp_path / f"runs/sweeps/swimmer-cv/records/{lr}.json")
+    write_group(tmp_path, [made_up("swimmer", "es", 0, 1.0), made_up("swimmer", "cv", 0, 1.0)], name="benchmark")
+    write_group(tmp_path, [made_up("hopper", "es", 0, 1.0), made_up("hopper", "cv", 0, 1.0)], name="b/benchmark")
+    groups = gather([tmp_path]).groups
+    assert {name: len(runs) for name, runs in groups.items()} == {
+        f"{tmp_path.name}/benchmark": 2,
+        "b/benchmark": 2,
+        "swimmer-cv": 2,
+        "runs": 5,
+    }
+
+
+def test_the_rival_is_what_was_trained_not_what_it_is_called(tmp_path: Path) -> None:
+    """A policy gradient called es is no ES, and gets a verdict of its own; plain ES called cv is ES."""
+    seeds_of("es", POOR, tmp_path / "a")
+    seeds_of("cv", GOOD, tmp_path / "a")
+    seeds_of("es", [1000 + x for x in GOOD], tmp_path / "b", estimator="policy-gradient")
+    verdicts = {name: row["verdict"] for name, row in rows_of(tmp_path).items()}
+    assert verdicts == {"CV": "above ES", "ES": "", "custom (policy-gradient, adam)": "above ES"}
+    (group,) = headline_of(tmp_path)
+    assert "custom (policy-gradient, adam) against ES: above on 1 task." in group["sentences"]
+    fallen = seeds_of("cv", GOOD, tmp_path / "c", estimator="score")
+    assert {name: row["verdict"] for name, row in rows_of(tmp_path / "a/seeds/swimmer-es", fallen).items()} == {
+        "ES method cv": "",
+        "ES method es": "",
+    }
+
+
+def test_a_single_run_does_not_take_the_rivals_place(tmp_path: Path) -> None:
+    """Nor one that was broken off: the rival is the plain ES with most seeds that spent its budget."""
+    seeds_of("es", POOR, tmp_path)
+    seeds_of("cv", GOOD, tmp_path)
+    made_up("swimmer", "es", 7, 9000.0, lr=0.5).write(tmp_path / "lucky.json")
+    short = made_up("swimmer", "es", 8, 9000.0, lr=0.6)
+    for name, values in short.curve.items():
+        short.curve[name] = values[:2]
+    short.write(tmp_path / "short.json")
+    found = gather([tmp_path])
+    found.groups = {"all": [run for _, run in found.runs]}
+    (group,) = content.headline(found, all_series(found), {})
+    assert {row["name"]: row["verdict"] for row in group["cards"][0]["rows"]}["CV"] == "above ES"
+
+
+def test_the_papers_tables_are_for_the_papers_runs(tmp_path: Path) -> None:
+    """Beside the paper's numbers stand those of `quell paper`, not anybody's seeds."""
+    seeds_of("es", POOR, tmp_path / "runs")
+    page = build([tmp_path / "runs"], title="mine", labels=LABELS, tables=html_tables)
+    assert "Beside the paper" not in page
+    assert "No runs yet on" not in page
+    small_group(tmp_path / "results")
+    assert "Beside the paper" in build([tmp_path / "results"], title="paper", labels=LABELS, tables=html_tables)
+
+
+@pytest.mark.usefixtures("jobs_in_process")
+def test_the_page_agrees_with_the_table_of_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """From the two commands to the verdict; the same runs have the same score on the screen and on the page."""
+    printed = {}
+    for method in ("es", "pg"):
+        words = ["--method", method, "--horizon", "10", "--pairs", "1", "--steps", "60", "--eval-episodes", "1"]
+        command = ["train", "lqr-302", *words, "--batch-steps", "0", "--eval-every", "0", "--seeds", "4"]
+        assert main([*command, "--out", str(tmp_path / "runs")]) == 0
+        printed[method] = capsys.readouterr().out.splitlines()[1].split()[0]
+    rows = rows_of(tmp_path / "runs")
+    assert {name: row["value"] for name, row in rows.items()} == {m.upper(): value for m, value in printed.items()}
+    assert rows["PG"]["verdict"] in ("above ES", "below ES", "not resolved")
+    assert main(["report", str(tmp_path / "runs"), "--out", str(tmp_path / "a.html")]) == 0
+    assert re.search(r"a\.html \(\d+ kB\)", capsys.readouterr().out), "not 0.0 MB"
+
+
+def headline_of(*folders: Path) -> list[dict[str, Any]]:
+    sources = gather(folders)
     return content.headline(sources, all_series(sources), {})
 
 
@@ -235,7 +335,8 @@ def test_the_whole_suite_stays_below_ten_megabytes(tmp_path: Path) -> None:
         runs = [made_up(task, method, seed, rng.normal()) for method in entry.methods for seed in range(5)]
         for run in runs:
             values: list[float | None] = [float(f"{x:.6g}") for x in rng.normal(0, 1000, 100)]
-            run.curve.update({"steps": steps, "return": values, "ratio": values, "evaluation": values})
+            names = ("return", "ratio", "evaluation", "mean_action")
+            run.curve.update({"steps": steps, **dict.fromkeys(names, values)})
         write_group(tmp_path, runs)
     page = build([tmp_path], title="all")
     assert len(data_of(page)["series"]) == 16 * 6

@@ -15,7 +15,7 @@ from quell.commands.arguments import UNSET, parse
 from quell.config import Config, Preset, check_out, check_run_name, parse_value
 from quell.errors import UsageError, did_you_mean, installed, require
 from quell.paper import theorem
-from quell.paper.published import ENTRIES, paper_steps
+from quell.paper.published import ENTRIES, group_name, paper_steps
 from quell.paper.render import render_all, render_group
 from quell.registry import SIZE
 from quell.rollout import default_workers
@@ -111,7 +111,7 @@ def planned(parsed: Arguments) -> list[Job]:
     methods = choose(parsed.methods, entry.methods, "method")
     if bool(parsed.settings) != bool(parsed.label):
         raise UsageError("--settings and --label go together: runs with other settings need a folder of their own")
-    group = check_run_name("-".join(filter(None, (parsed.preset, parsed.label, budget.name))))  # one results folder
+    group = check_run_name(group_name(parsed.preset, parsed.label, budget.name))
     other = {name: parse_value(text) for name, text in parsed.settings.items()}
     jobs = []
     for seed, task, method in itertools.product(range(parsed.seeds), tasks, methods):

@@ -1,5 +1,6 @@
 """What the paper printed: its tables and figures, the runs each needs, and the scores, facts to compare with."""
 
+import re
 from dataclasses import dataclass
 
 LABELS = {
@@ -72,6 +73,16 @@ ENTRIES = {
     "fig-curves": Entry("Learning curves", tuple(LABELS), ES_METHODS),
     "fig-improvement": Entry("Improvement over the untrained policy, ES = 1", tuple(LABELS), ES_METHODS),
 }
+
+
+def group_name(preset: str, label: str, budget: str) -> str:
+    """The results folder of runs that belong together in `quell paper`: paper-1, paper-large-start-1000000."""
+    return "-".join(filter(None, (preset, label, budget)))
+
+
+def is_group(folder: str) -> bool:
+    """Whether a results folder is named so."""
+    return re.fullmatch(r"(paper|tuned)-.*[0-9.]", folder) is not None
 
 
 def paper_steps(task: str) -> int:

@@ -8,7 +8,7 @@ from string import Template
 from quell.errors import UsageError, require
 from quell.figures.runs import curve_panels, improvement_bars
 from quell.paper import formats
-from quell.paper.published import ENTRIES, Entry, label
+from quell.paper.published import ENTRIES, Entry, is_group, label
 from quell.paper.scores import Grid, grid, improvements
 from quell.paper.tables import build
 from quell.runs import archive
@@ -45,14 +45,16 @@ def render_group(group: Path) -> list[Path]:
     return written
 
 
-def html_tables(groups: Mapping[str, Sequence[Record]]) -> list[tuple[str, str]]:
-    """(title, HTML) of every table for which a results folder has runs."""
+def html_tables(groups: Mapping[Path, Sequence[Record]]) -> list[tuple[str, str]]:
+    """(title, HTML) of every table for which a results folder of `quell paper` has runs."""
     blocks = []
     for group, records in groups.items():
+        if not is_group(group.name):
+            continue
         for name, entry in ENTRIES.items():
             runs_by_task = runs_of(entry, records)
             if name.startswith("table") and runs_by_task:
-                blocks.append((f"{group}: {entry.title}", formats.html(build(entry, runs_by_task))))
+                blocks.append((f"{group.name}: {entry.title}", formats.html(build(entry, runs_by_task))))
     return blocks
 
 

@@ -14,7 +14,7 @@ from quell.runs.find import Standing
 from quell.runs.record import Record
 
 SCRIPTS = ("numbers.js", "curves.js", "panel.js", "controls.js", "variance.js")
-TableMaker = Callable[[Mapping[str, Sequence[Record]]], list[tuple[str, str]]]
+TableMaker = Callable[[Mapping[Path, Sequence[Record]]], list[tuple[str, str]]]
 """Results folder -> its runs; returns titles and tables, these as safe HTML."""
 VIDEOS = {".mp4": "video/mp4", ".webm": "video/webm", ".gif": "image/gif"}
 
@@ -38,7 +38,6 @@ def build(
 
     sources, labels = gather(paths), labels or {}
     series = all_series(sources)
-    campaigns = {group: runs for group, runs in sources.groups.items() if group in sources.campaigns}
     page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     page.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":"), "allow_nan": False}
     return page.from_string(_asset("page.html")).render(
@@ -48,7 +47,7 @@ def build(
         script=Markup("\n".join(map(_asset, SCRIPTS))),
         data=content.chart_data(sources, series, labels, newest),
         headline=content.headline(sources, series, labels),
-        tables=[(heading, Markup(html)) for heading, html in tables(campaigns)] if tables else [],
+        tables=[(heading, Markup(html)) for heading, html in tables(sources.campaigns)] if tables else [],
         runs=content.run_rows(sources, series, labels),
         settings=content.settings(sources, series),
         videos=[_video(path) for path in videos],

@@ -1,6 +1,6 @@
 """From runs to what the page shows: data for its script, its headline, and lines of its tables."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from quell.runs.record import NO_REWARD
 from quell.terminal import numbers
 
 DASHES = {"-": "", "--": "7 3", "-.": "8 3 2 3", ":": "2 3"}
-CURVE = ("steps", "return", "ratio", "evaluation")
+CURVE = ("steps", "return", "ratio", "mean_action", "evaluation")
 
 Labels = Mapping[str, str]
 """Name of a task -> what the page calls it, in the order of the page; others come after, by their own names."""
@@ -26,7 +26,7 @@ def chart_data(sources: Sources, series: Sequence[Series], labels: Labels, newes
     groups, shown = list(sources.groups), []
     own = [group for group, run in sources.runs if newest and run.config == newest.config]
     for one in series:
-        runs = [{"seed": run.config.seed, **{name: run.curve[name] for name in CURVE}} for run in one.runs]
+        runs = [{"seed": run.config.seed, **_known(run.curve)} for run in one.runs]
         shown.append({"group": groups.index(one.group), "task": one.task, "method": one.method, "runs": runs})
     return {
         "groups": groups,
@@ -38,18 +38,23 @@ def chart_data(sources: Sources, series: Sequence[Series], labels: Labels, newes
     }
 
 
+def _known(curve: Mapping[str, Sequence[float | None]]) -> dict[str, Sequence[float | None]]:
+    """The columns that have any value."""
+    return {name: curve[name] for name in CURVE if name == "steps" or any(value is not None for value in curve[name])}
+
+
 def headline(sources: Sources, series: Sequence[Series], labels: Labels) -> list[Card]:
     """Per group: a sentence for each method that meets ES, and a card per task with intervals and verdicts."""
     found = []
     for number, group in enumerate(sources.groups):
         own = [one for one in series if one.group == group]
         looks = {method["name"]: method for method in _methods(own)}
-        tallies: dict[str, list[str]] = {}
+        tallies: dict[str, dict[str, str]] = {}
         cards = []
         for task in _tasks(own, labels):
             rivals = [one for one in own if one.task == task]
             cards.append({"title": labels.get(task, task), "rows": _rows(rivals, looks, tallies)})
-        sentences = [f"{title(name)} against ES: {_tally(said)}" for name, said in tallies.items()]
+        sentences = [one for name, said in tallies.items() for one in _sentences(title(name), said, labels)]
         found.append({"group": number, "name": group, "sentences": sentences, "cards": cards})
     return found
 
@@ -78,15 +83,15 @@ def settings(sources: Sources, series: Sequence[Series]) -> list[tuple[int, str,
 
 def sentence(run: Standing, labels: Labels) -> str:
     """A run in a line."""
-    reached = "not evaluated yet" if run.score is None else f"return {numbers.score(run.score)}"
+    reached = "not evaluated yet" if run.score is None else f"return {numbers.score(run.score)} (mean action)"
     who = f"{labels.get(run.config.task, run.config.task)}, {title(run.config.method)}, seed {run.config.seed}"
     return f"{who}: {reached} after {run.steps:,} steps, {run.state} ({run.path})"
 
 
 def title(method: str) -> str:
-    """ "cv lr 0.03" -> "CV lr 0.03"."""
+    """ "cv lr 0.03" -> "CV lr 0.03"; a custom combination has no capitals."""
     name, space, label = method.partition(" ")
-    return name.upper() + space + label
+    return method if name == "custom" else name.upper() + space + label
 
 
 def _tasks(series: Sequence[Series], labels: Labels) -> list[str]:
@@ -94,7 +99,7 @@ def _tasks(series: Sequence[Series], labels: Labels) -> list[str]:
     return [name for name in labels if name in names] + sorted(names - labels.keys())
 
 
-def _rows(rivals: Sequence[Series], looks: Mapping[str, Card], tallies: dict[str, list[str]]) -> list[Card]:
+def _rows(rivals: Sequence[Series], looks: Mapping[str, Card], tallies: dict[str, dict[str, str]]) -> list[Card]:
     """A task's series, best first, with a place between 0 and 100 for dot and interval."""
     known = [(one, interval) for one in rivals if (interval := one.interval)]
     known.sort(key=lambda pair: -pair[1].value)
@@ -104,7 +109,7 @@ def _rows(rivals: Sequence[Series], looks: Mapping[str, Card], tallies: dict[str
     for one, interval in known:
         chance, said = against(one, rivals)
         if said:
-            tallies.setdefault(one.method, []).append(said)
+            tallies.setdefault(one.method, {})[one.task] = said
         place = {name: 100 * (value - low) / span if span > 0 else 50.0 for name, value in vars(interval).items()}
         row: Card = {"look": looks[one.method], "name": title(one.method), "place": place}
         row["runs"] = f"{len(one.runs)} seed{'s' * (len(one.runs) != 1)}, {numbers.steps(one.steps)}"
@@ -117,9 +122,18 @@ def _rows(rivals: Sequence[Series], looks: Mapping[str, Card], tallies: dict[str
     return rows
 
 
+def _sentences(name: str, said: Mapping[str, str], labels: Labels) -> Iterator[str]:
+    """What is said of a method on its tasks, and on which it cannot be compared."""
+    if compared := [words for words in said.values() if words != "other budget"]:
+        yield f"{name} against ES: {_tally(compared)}"
+    if apart := [labels.get(task, task) for task, words in said.items() if words == "other budget"]:
+        where = ", ".join(apart)
+        yield f"{where}: {name} and ES were trained for different numbers of steps, so they are not compared."
+
+
 def _tally(said: Sequence[str]) -> str:
     """ "above on 7 tasks, not resolved on 2"."""
-    kinds = ("above", "below", "not resolved", "too few seeds", "not finished", "other budget")
+    kinds = ("above", "below", "not resolved", "too few seeds", "not finished")
     times = {kind: said.count(kind) for kind in kinds if kind in said}
     return ", ".join(f"{kind} on {count} task{'s' * (count != 1)}" for kind, count in times.items()) + "."
 

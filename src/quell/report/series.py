@@ -14,6 +14,7 @@ from quell.report.sources import Sources
 from quell.runs.record import Record
 from quell.stats import Interval, t_interval, verdict
 from quell.terminal import numbers
+from quell.training.methods import trained
 
 SHOWN = 3
 """Settings that a label spells out; the rest are counted."""
@@ -26,7 +27,7 @@ class Series:
     group: str
     task: str
     method: str
-    """The method, its label, and the settings in which its series on a task differ: "cv lr 0.03"."""
+    """What was trained, its label, and the settings in which its series on a task differ: "cv lr 0.03"."""
     runs: list[Record]
 
     @property
@@ -40,9 +41,13 @@ class Series:
 
     @property
     def scores(self) -> list[float]:
-        """Mean return of each final policy, acting with its mean action where that was measured."""
-        finals = [run.final["mean_action"] or run.final["sampled"] for run in self.runs]
-        return [float(np.mean(values)) for values in finals if values]
+        """Mean return of each final policy's mean actions, of those that were evaluated."""
+        return [run.return_mean_action for run in self.runs if run.final["mean_action"]]
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is plain ES, whatever it is called."""
+        return trained(self.runs[0].config) == "es"
 
     @property
     def interval(self) -> Interval | None:
@@ -58,7 +63,7 @@ def all_series(sources: Sources) -> list[Series]:
     families: dict[tuple[str, str, str], dict[tuple[str, int], list[Record]]] = {}
     for group, run in sources.runs:
         label = re.sub(r"(?:\w+\.)*([a-z_]+)=", r"\1 ", run.label).replace(",", ", ")  # a sweep's: step.lr=0.1,pairs=5
-        name = f"{run.config.method} {label}".strip()
+        name = f"{trained(run.config)} {label}".strip()
         family = families.setdefault((group, run.config.task, name), {})
         settings = json.dumps(_without_seed(run), sort_keys=True)
         for repeat in count():  # the same seed again, with another outcome, is no further seed
@@ -92,17 +97,18 @@ def told_apart(configs: Sequence[dict[str, Any]]) -> list[str]:
 def against(series: Series, rivals: Sequence[Series]) -> tuple[Interval | None, str]:
     """P(a seed of `series` ends above one of its rival), and what the seeds allow to say of it.
 
-    The rival is the best ES of the same budget.
+    The rival is the plain ES of the same budget that has most seeds, of several the best.
     """
-    plain = [one for one in rivals if one.runs[0].config.method == "es" and one.scores]
-    if not plain or series in plain or not series.scores:
+    plain = [one for one in rivals if one.plain and one.scores]
+    if not plain or series.plain or not series.scores:
         return None, ""
     plain = [one for one in plain if one.steps == series.steps]
     if not plain:
         return None, "other budget"
-    if series.unfinished or any(one.unfinished for one in plain):
+    plain = [one for one in plain if not one.unfinished]
+    if series.unfinished or not plain:
         return None, "not finished"
-    return verdict(series.scores, max((one.scores for one in plain), key=np.mean))
+    return verdict(series.scores, max((one.scores for one in plain), key=lambda scores: (len(scores), np.mean(scores))))
 
 
 def setting_text(key: str, value: Any) -> str:

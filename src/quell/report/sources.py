@@ -1,5 +1,6 @@
 """What a report can be made of: run folders, records of finished runs, measurements of `quell variance`."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +10,8 @@ from quell.errors import UsageError
 from quell.runs import Run, archive, files
 from quell.runs.record import Record, from_facts, from_folder, is_record
 
-FOLDERS = "runs"  # the group of run folders
+OWN = "runs"
+"""The group of everybody's own runs: run folders, and what `quell train --seeds` leaves."""
 
 
 @dataclass
@@ -17,8 +19,8 @@ class Sources:
     """Everything in the files that were given."""
 
     groups: dict[str, list[Record]] = field(default_factory=dict)  # what belongs together -> its runs
-    campaigns: list[str] = field(default_factory=list)
-    """Groups that are results folders of a campaign, from which tables are made."""
+    campaigns: dict[Path, list[Record]] = field(default_factory=dict)
+    """Results folder of a campaign -> its records, which are in the groups too."""
     measurements: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -36,24 +38,41 @@ def gather(paths: Iterable[Path]) -> Sources:
         for file in [path] if path.is_file() else sorted([*path.rglob("*.json"), *path.rglob(archive.PACKED)]):
             if "checkpoints" not in file.parts:
                 _take_file(file, sources)
+    _arrange(sources)
     if not (sources.groups or sources.measurements):
         given = ", ".join(map(str, paths))
         raise UsageError(f"no run, record or measurement in {given}; give run folders or a results folder")
-    recorded = [run.config for group, run in sources.runs if group in sources.campaigns]
-    if folders := [run for run in sources.groups.pop(FOLDERS, []) if run.config not in recorded]:
-        sources.groups[FOLDERS] = folders  # a campaign's folders hold what its records say
     for runs in sources.groups.values():
         runs.sort(key=lambda run: (run.config.task, run.name, run.config.seed))
-    order = sorted(sources.groups, key=lambda group: (group not in sources.campaigns, group))
-    sources.groups = {group: sources.groups[group] for group in order}
     return sources
+
+
+def _arrange(sources: Sources) -> None:
+    """Every results folder is a group. But one that has a single method on a single task, as `--seeds` makes for every
+    method, has nothing to be compared with in itself: those are one group, with the run folders."""
+    recorded = [run.config for runs in sources.campaigns.values() for run in runs]
+    own = [run for run in sources.groups.pop(OWN, []) if run.config not in recorded]  # they hold what records say
+    several, others = {}, sources.groups
+    for folder, runs in sources.campaigns.items():
+        if len({(run.config.task, run.name) for run in runs}) > 1:
+            several[folder] = runs
+        else:
+            own += runs
+    names = Counter(folder.name for folder in several)
+    sources.groups = {}
+    for folder in sorted(several, key=lambda folder: (folder.name, folder)):
+        name = folder.name if names[folder.name] == 1 else f"{folder.parent.name}/{folder.name}"
+        sources.groups.setdefault(name, []).extend(several[folder])
+    for name, runs in sorted({**others, OWN: own}.items()):
+        if runs:
+            sources.groups.setdefault(name, []).extend(runs)
 
 
 def _take_file(file: Path, sources: Sources) -> None:
     """Add what a file holds, if it is something we know."""
     try:
         if file.name == "config.json":
-            sources.groups.setdefault(FOLDERS, []).append(from_folder(Run.open(file.parent)))
+            sources.groups.setdefault(OWN, []).append(from_folder(Run.open(file.parent)))
         elif file.name == archive.PACKED:
             for name, facts in archive.read_packed(file):
                 _take(name, facts, file.parent, file.parent, sources)
@@ -68,10 +87,10 @@ def _take(name: str, facts: dict[str, Any], folder: Path, campaign: Path | None,
     """Add a run's record, or a measurement."""
     if is_record(facts):
         run = from_facts(facts)
-        group = f"{folder.name}, {run.config.preset}" if campaign is None else campaign.name
-        if campaign is not None:
-            sources.campaigns.append(group)
-        sources.groups.setdefault(group, []).append(run)
+        if campaign is None:
+            sources.groups.setdefault(f"{folder.name}, {run.config.preset}", []).append(run)
+        else:
+            sources.campaigns.setdefault(campaign.resolve(), []).append(run)
     elif {"task", "at", "rows"} <= facts.keys():
         sources.measurements.append({**_measurement(facts), "file": name})
 

@@ -5,7 +5,7 @@ const remembered = new Map();
 /** Points of one run that have a value. */
 function pointsOf(run, metric) {
   const xs = [], ys = [];
-  run[metric].forEach((value, i) => {
+  (run[metric] || []).forEach((value, i) => {
     if (value !== null && run.steps[i] !== null) {
       xs.push(run.steps[i]);
       ys.push(value);
