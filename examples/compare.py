@@ -20,6 +20,7 @@ import quell
 from quell.cli import guarded
 from quell.commands.arguments import parse
 from quell.figures import curves
+from quell.runs.record import variance_ratio
 from quell.stats import mean_std, verdict
 from quell.video import film
 
@@ -54,7 +55,8 @@ def at_one_policy(arguments: Arguments) -> None:
     )
     ratio = report["cv-advantage"].metrics["step"].ratio
     print(f"1. {arguments.task}, untrained policy, gradients from 4 episodes")
-    print(f"   noise felt by a natural step, ES = 1:  {ratio.value:.1g} [{ratio.low:.1g}, {ratio.high:.1g}]")
+    noise, low, high = (np.format_float_positional(x, 1, fractional=False) for x in vars(ratio).values())
+    print(f"   gradient noise relative to ES (1 = the same), as a natural step feels it: {noise} [{low}, {high}]")
     for one in report.gains:
         gain, name = one.gain, {"es": "ES", "cv-advantage": "control variate"}[one.name]
         print(
@@ -70,24 +72,27 @@ def learning(arguments: Arguments) -> None:
         for method, done in runs.items():
             done.append(quell.train(arguments.task, method=method, steps=arguments.steps, seed=seed, out=arguments.out))
     scores = {
-        method: [float(quell.evaluate(r, episodes=arguments.episodes, mean_action=True).returns.mean()) for r in done]
+        method: [float(quell.evaluate(r, episodes=arguments.episodes).returns.mean()) for r in done]
         for method, done in runs.items()
     }
     table = Table()
-    for heading in ("method", "return, mean actions", "lowest", "highest", "seconds"):
+    for heading in ("method", "return, mean action", "lowest", "highest", "gradient variance", "seconds"):
         table.add_column(heading, justify="left" if heading == "method" else "right")
     for method, done in runs.items():
         score, own = mean_std(scores[method]), scores[method]
         seconds = mean(result.last("seconds") for result in done)
         spread = f"{score.mean:.0f} ± {score.std:.0f}" if len(own) > 1 else f"{score.mean:.0f}"
-        table.add_row(f"{method}  {METHODS[method]}", spread, f"{min(own):.0f}", f"{max(own):.0f}", f"{seconds:.1f}")
+        variance = variance_ratio([row for result in done for row in result.history])
+        ends = f"{min(own):.0f}", f"{max(own):.0f}", "" if variance is None else f"{variance:.2g}"
+        table.add_row(f"{method}  {METHODS[method]}", spread, *ends, f"{seconds:.1f}")
     Console().print(table)
+    print("gradient variance: plain ES on the same batches = 1")
     if arguments.seeds > 1:
         chance, said = verdict(scores["cv"], scores["es"])
         assert chance is not None
         print(f"P(CV above ES) = {chance.value:.2f} [{chance.low:.2f}, {chance.high:.2f}]: {said}")
     figure = arguments.out / f"compare-{arguments.task}.png"
-    curves(runs, figure, title=f"{arguments.task}: ES with and without the control variate")
+    curves(runs, figure, title=f"{arguments.task}: cv and es, each with its own settings")
     print(f"figure       {figure}")
     best = runs["cv"][int(np.argmax(scores["cv"]))]
     try:

@@ -18,6 +18,7 @@ from quell.keys import Purpose, generator
 from quell.perturb import draw_pair, perturbed
 from quell.perturb.gaussian import Gaussian
 from quell.policy.act import actor
+from quell.runs.record import variance_ratio
 
 HORIZON, PAIRS = 50, 8
 policy = quell.Policy(obs_size=2, action_size=1, hidden=(16,), init_std=0.3)
@@ -53,6 +54,7 @@ def total(estimator, batch, rows, theta):
 theta = policy.init(generator(0, Purpose.INIT))
 optimiser = optax.adam(0.02)
 optimiser_state, state, rng = optimiser.init(theta), estimator.init(problem), np.random.default_rng(0)
+history = []
 for iteration in range(int(sys.argv[1]) if len(sys.argv) > 1 else 60):
     draw = quell.Draw(seed=0, iteration=iteration, pairs=PAIRS, dim=policy.dim)
     eps = np.concatenate([draw_pair(directions, draw, pair) for pair in range(PAIRS)])  # 0 plus, 0 minus, 1 plus, ...
@@ -60,8 +62,9 @@ for iteration in range(int(sys.argv[1]) if len(sys.argv) > 1 else 60):
     batch = quell.Batch(theta, quell.Episodes.of_pairs(iteration, PAIRS), rollouts)
     estimated = estimate(estimator, problem, batch, state, total=total)
     state = estimated.state
+    history.append(estimated.metrics)
     update, optimiser_state = optimiser.update(-estimated.gradient, optimiser_state)
     theta = np.asarray(optax.apply_updates(theta, update))
     if iteration % 10 == 9:
-        ratio = estimated.metrics["variance/ratio"]
-        print(f"iteration {iteration + 1:3d}  return {rollouts.returns.mean():8.2f}  variance x{ratio:.2f}")
+        said = f"iteration {iteration + 1:3d}  return {rollouts.returns.mean():8.2f}"
+        print(f"{said}  gradient variance {variance_ratio(history[-10:]):.2f} of plain ES's")

@@ -17,6 +17,7 @@ import pytest
 from printed import NUMBER, RESULTS, check, facts_of, page, records, rounded, rows, says
 
 import quell
+from quell.campaign.benchmark import median_seconds
 from quell.paper.scores import aggregate, grid
 from quell.runs import archive
 from quell.runs.record import Record, read_group
@@ -209,10 +210,29 @@ class TestSpeed:
                 f"{steps} {ms} {beside}", [median(one["steps"]), median(one["ms"]), *(one["ratio"] if beside else [])]
             )
         default = {task: facts[task]["default"]["ratio"][0] for task in facts}
-        says("README.md", "The default takes", [default["halfcheetah"]])
+        says("README.md", "In batches of 4,000 steps the default takes", [default["halfcheetah"]])
         says("README.md", "of ES per step there,", [default["hopper"], default["inverted-pendulum"]])
         told = "So the default takes"
         says("results/throughput/README.md", told, [default[n] for n in ("halfcheetah", "hopper", "inverted-pendulum")])
+
+    def test_whole_runs_on_the_clock(self) -> None:
+        """Of the default beside ES, in the benchmark."""
+        seconds = median_seconds(RESULTS / "benchmark")
+        both = {task for task, method in seconds if method == "cv" and (task, "es") in seconds}
+        ratios = {task: seconds[task, "cv"] / seconds[task, "es"] for task in both}
+        ends, middle = [min(ratios.values()), max(ratios.values())], median(ratios.values())
+        slow = {task for task, ratio in ratios.items() if round(ratio, 1) >= 1.7}
+        assert slow == {
+            *("inverted-pendulum", "gym:CartPole-v1", "dm-quadruped-walk", "roboschool-pong"),
+            *("dm-cartpole-balance", "dm-cartpole-swingup", "dm-cartpole-two-poles"),
+        }
+        says("README.md", "it took", [*ends, len(ratios), middle, min(ratios[task] for task in slow)])
+        assert "1.7 times or more on seven of them" in page("README.md")
+        low = min(ratios[task] for task in slow)
+        says("docs/benchmark.md", "The control variate took", [*ends, middle, low, ends[1]])
+        clock = json.loads((RESULTS / "throughput/clock.json").read_text())["tasks"]
+        same = [facts["default"]["ratio"][0] for facts in clock.values()]
+        says("docs/benchmark.md", "With the same batches and networks it is", [min(same), max(same)])
 
     def test_halfcheetah(self) -> None:
         facts = json.loads((RESULTS / "throughput/halfcheetah.json").read_text())
