@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from made_up import made_up, small_group, write_group
 
+from quell.campaign.plan import Budget
 from quell.cli import main
 from quell.commands.arguments import parse
 from quell.commands.paper import Arguments, planned
 from quell.paper.formats import html, latex, markdown
-from quell.paper.published import ABLATION_TASKS, ENTRIES, LABELS, SCORES
+from quell.paper.published import ABLATION_TASKS, ENTRIES, LABELS, SCORES, group_name, is_group
 from quell.paper.render import render_group, runs_of
 from quell.paper.scores import aggregate, compare, grid, improvements, scaled
 from quell.paper.tables import build
@@ -274,3 +275,15 @@ def test_the_whole_table_at_a_thousandth_of_the_budget(tmp_path: Path) -> None:
     done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert len(archive.read(tmp_path / "out/paper-0.001")) == 16 * 6 * 2
+
+
+def test_a_results_folder_of_the_papers_is_known_by_its_name() -> None:
+    """So that the tables beside the paper's numbers are made for those alone."""
+    for preset, label, words in (
+        ("paper", "", []),
+        ("tuned", "", ["1e6"]),
+        ("paper", "large-start", ["1000", "lqr=2"]),
+    ):
+        name = group_name(preset, label, Budget.parse(0.002 if not words else 1.0, words).name)
+        assert is_group(name), name
+    assert not any(map(is_group, ("benchmark", "swimmer-cv", "runs", "hopper-es", "ablation")))
