@@ -22,6 +22,7 @@ from quell.policy import GaussianPolicy
 from quell.registry import COUNT, SIZE, Plain, Range
 from quell.update import Step
 from quell.update.first_order import Adam
+from quell.update.natural import Natural
 
 Preset = Literal["tuned", "paper"]
 STRATEGIES = ("policy", "directions", "estimator", "step")
@@ -103,6 +104,10 @@ class Config:
             raise UsageError("target is looked at in evaluations: eval_every must be at least 1")
         if getattr(self.estimator, "line_search", False) and not self.step.states:
             raise UsageError(f"`line_search=True` is not read with step {registry.name_of(self.step)}: take natural")
+        acting = self.policy.stochastic or self.estimator.needs.trajectories  # which the method itself complains about
+        if isinstance(self.step, Natural) and not acting:
+            why = "as long as a divergence of its action distributions allows, and a deterministic policy has none"
+            raise UsageError(f"`step='natural'` is {why}: take `step='adam'`, or `policy='gaussian'`")
         if self.shared_noise and not self.policy.stochastic:
             raise UsageError("`shared_noise=True` is not read with a deterministic policy: it has no action noise")
         if self.shared_noise and self.shared_reset and not self.directions.sigma:
