@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -292,6 +293,39 @@ def test_a_kill_at_any_call_of_a_save_loses_nothing(how: str, tmp_path: Path) ->
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 15  # points at which it was killed
+
+
+STEERS = "\x1b]0;pwn\x07\x1b[2J\x1b[8m\u202e"  # a title, a cleared screen, hidden text, text from right to left
+
+
+@pytest.mark.usefixtures("in_process")
+def test_no_name_in_a_folder_steers_the_terminal(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names of folders, tasks and files, on stdout as on stderr; and none looks like two lines of a table."""
+    there = run.with_name(f"y{STEERS}\n{'z' * 9}")
+    run.rename(there)
+    monkeypatch.chdir(there.parent)
+    commands = [
+        ["runs", "."],
+        ["resume", there.name, "--steps", "4000"],
+        ["eval", there.name, "--episodes", "1"],
+        ["eval", ".", "--episodes", "1"],
+        ["export", there.name, "--out", STEERS],
+        ["report", ".", "--out", f"{STEERS}.html"],
+    ]
+    for command in commands:
+        assert main(command) == 0
+    file = there / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"task": f"gym:{STEERS}"}))
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal, where headings are bold
+    assert main(["runs", "."]) == 0
+    told = capsys.readouterr()
+    assert "gym:?]0;pwn" in told.out
+    assert "?zzzzzzzzz " in told.out, "a row is a line"
+    seen = re.sub("\x1b\\[[01]m", "", told.out + told.err)
+    assert seen.count("zzzzzzzzz") == 5
+    assert [c for c in seen if not c.isprintable() and c != "\n"] == []
 
 
 HOSTILE = {

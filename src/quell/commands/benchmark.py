@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +11,7 @@ from quell.config import check_out
 from quell.errors import UsageError, require
 from quell.registry import SIZE
 from quell.rollout import default_workers
+from quell.terminal.streams import say, tell
 
 DESCRIPTION = """Train methods with their tuned settings on several tasks and seeds, and write a table (scores of mean
 actions, who is above whom, time, published scores) and a figure to OUT. Finished runs are not repeated: the same
@@ -70,8 +70,8 @@ def main(arguments: list[str]) -> int:
     require("plot", "the benchmark's figure")
     failed = [] if parsed.render else _train(parsed)
     for message in failed:
-        print(f"FAILED  {message}; the same command tries again", file=sys.stderr)
-    print(render(parsed.out, parsed.methods))
+        say(f"FAILED  {message}; the same command tries again")
+    tell(render(parsed.out, parsed.methods))
     return int(bool(failed))
 
 

@@ -2,7 +2,6 @@
 
 import math
 import signal
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from quell.errors import shown
 from quell.runs import Run
 from quell.runs.find import newest
 from quell.runs.record import comparable, known, variance_ratio
+from quell.terminal.streams import say, tell
 from quell.training.methods import falls_back, trained
 
 
@@ -26,7 +26,7 @@ def find_run(path: Path | str) -> Path:
     folder = zoo.located(path)
     run, count = newest(folder)
     if run != folder:
-        print(f"the newest of {count} run{'s' * (count > 1)} in {path}: {run}", file=sys.stderr)
+        say(f"the newest of {count} run{'s' * (count > 1)} in {path}: {run}")
     return run
 
 
@@ -62,22 +62,22 @@ def acted(*, sample: bool) -> str:
 def report(result: Result) -> int:
     """A finished run in a few lines, or how to go on with one that was asked to stop; the exit code."""
     if not result.finished:
-        print(f"stopped after {result.steps:,} steps; saved. Continue with:", file=sys.stderr)
-        print(f"  quell resume {shown(result.path)}", file=sys.stderr)
+        say(f"stopped after {result.steps:,} steps; saved. Continue with:")
+        say(f"  quell resume {shown(result.path)}")
         return 128 + (result.signal or signal.SIGINT)
     config = result.config
-    print(f"{config.task}  {config.method}  seed {config.seed}: {result.steps:,} steps, {result.iteration} iterations")
+    tell(f"{config.task}  {config.method}  seed {config.seed}: {result.steps:,} steps, {result.iteration} iterations")
     for label, name, sample in (("return", "eval/mean_action", False), ("", "eval/return", True)):
-        print(f"  {label:<6}  {_score(result.last(name), result.last(f'{name}_std'))}  ({acted(sample=sample)})")
+        tell(f"  {label:<6}  {_score(result.last(name), result.last(f'{name}_std'))}  ({acted(sample=sample)})")
     for best in [row for row in result.history if row.get("eval/mean_action") == result.best][-1:]:
         older = best["iteration"] < result.iteration
         whose = f"iteration {best['iteration']}; `--checkpoint best` to use it" if older else "the newest"
-        print(f"    best  {_score(result.best, best['eval/mean_action_std'])}  (mean action, {whose})")
+        tell(f"    best  {_score(result.best, best['eval/mean_action_std'])}  (mean action, {whose})")
     if result.steps < config.steps:
-        print(f"  stopped early: the target of {config.target:g} is reached")
+        tell(f"  stopped early: the target of {config.target:g} is reached")
     for line in (*_variance(result), *_flat(result.history), *_trouble(result.history), *result.task.notes()):
-        print(f"  {line}")
-    print(f"  run folder  {shown(result.path)}")
+        tell(f"  {line}")
+    tell(f"  run folder  {shown(result.path)}")
     return 0
 
 

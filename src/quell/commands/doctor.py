@@ -11,6 +11,7 @@ from pathlib import Path
 from quell.commands.arguments import parse
 from quell.errors import EXTRAS, QuellError
 from quell.rollout import default_workers
+from quell.terminal.streams import tell
 from quell.threads import xla_threads
 
 CORE = (
@@ -26,29 +27,29 @@ class Arguments:
 
 def main(arguments: list[str]) -> int:
     parse(Arguments, arguments, prog="quell doctor")
-    print(f"python {sys.version.split()[0]}, {default_workers()} cores, XLA on {xla_threads()} threads")
+    tell(f"python {sys.version.split()[0]}, {default_workers()} cores, XLA on {xla_threads()} threads")
     healthy = True
     for package in CORE:
         try:
-            print(f"  ok       {package} {version(package)}")
+            tell(f"  ok       {package} {version(package)}")
         except PackageNotFoundError:
-            print(f"  MISSING  {package}: pip install quell")
+            tell(f"  MISSING  {package}: pip install quell")
             healthy = False
     for extra, module in EXTRAS.items():
         there = find_spec(module) is not None
-        print(f"  ok       extra {extra}" if there else f"  not here extra {extra}: pip install 'quell[{extra}]'")
+        tell(f"  ok       extra {extra}" if there else f"  not here extra {extra}: pip install 'quell[{extra}]'")
     if not healthy:
         return 1
     from quell.video import working_renderer  # here, as below: what is missing is to be reported, not to stop us
 
     try:
-        print(f"  ok       rendering for `quell play`: MUJOCO_GL={working_renderer()}")
+        tell(f"  ok       rendering for `quell play`: MUJOCO_GL={working_renderer()}")
     except QuellError as error:
-        print(f"  not here rendering for `quell play`: {error}")
+        tell(f"  not here rendering for `quell play`: {error}")
     try:
-        print(f"  ok       trained two iterations in {_trains():.1f} s")
+        tell(f"  ok       trained two iterations in {_trains():.1f} s")
     except QuellError as error:
-        print(f"  FAILED   training: {error}")
+        tell(f"  FAILED   training: {error}")
         return 1
     return 0
 

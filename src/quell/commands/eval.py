@@ -9,6 +9,7 @@ import numpy as np
 from quell.api import evaluate
 from quell.commands.arguments import UNSET, parse
 from quell.commands.common import OfRun, acted, described
+from quell.terminal.streams import tell
 
 
 @dataclass(frozen=True)
@@ -36,15 +37,15 @@ def main(arguments: list[str]) -> int:
     if parsed.json:
         lists = {"returns": returns.tolist(), "steps": rollouts.steps.tolist()}
         facts = {"checkpoint": result.checkpoint, "iteration": result.iteration, "actions": actions}
-        print(json.dumps({**facts, **lists}))
+        tell(json.dumps({**facts, **lists}))
         return 0
     spread, error = "", ""
     if len(returns) > 1:
         spread = f" ± {returns.std():.2f}"
         error = f"; standard error of the mean {returns.std(ddof=1) / np.sqrt(len(returns)):.2f}"
-    print(f"{described(result)}, {len(returns)} episode{'s' * (len(returns) > 1)}")
-    print(f"  return  {returns.mean():.2f}{spread}  ({actions}{error})")
-    print(f"  lowest {returns.min():.2f}, highest {returns.max():.2f}; mean length {rollouts.steps.mean():.1f} steps")
+    tell(f"{described(result)}, {len(returns)} episode{'s' * (len(returns) > 1)}")
+    tell(f"  return  {returns.mean():.2f}{spread}  ({actions}{error})")
+    tell(f"  lowest {returns.min():.2f}, highest {returns.max():.2f}; mean length {rollouts.steps.mean():.1f} steps")
     for note in result.task.notes():
-        print(f"  {note}")
+        tell(f"  {note}")
     return 0

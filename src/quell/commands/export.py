@@ -8,6 +8,7 @@ from quell.commands.arguments import parse
 from quell.commands.common import OfRun, described
 from quell.config import check_out
 from quell.errors import EXTRAS
+from quell.terminal.streams import tell
 from quell.training.export import to_numpy, to_onnx
 
 
@@ -27,8 +28,8 @@ def main(arguments: list[str]) -> int:
     written = to_numpy(result.policy, parsed.out)
     there = find_spec(EXTRAS["onnx"]) is not None
     written += to_onnx(result.policy, parsed.out) if there else []
-    print(described(result))
-    print(f"  {', '.join(str(path) for path in written)}")
+    tell(described(result))
+    tell(f"  {', '.join(str(path) for path in written)}")
     if not there:
-        print("  no ONNX file: pip install 'quell[onnx]'")
+        tell("  no ONNX file: pip install 'quell[onnx]'")
     return 0

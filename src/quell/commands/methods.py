@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from quell import registry
 from quell.commands.arguments import parse
+from quell.terminal.streams import tell
 from quell.training.methods import METHODS
 
 
@@ -16,10 +17,10 @@ def main(arguments: list[str]) -> int:
     parse(Arguments, arguments, prog="quell methods")
     width = max(map(len, METHODS))
     for name, method in METHODS.items():
-        print(f"{name:<{width}}  {method.summary}")
-    print("\nA method names strategies, and each can be exchanged: cv on orthogonal directions with momentum is")
-    print("  quell train TASK --method cv --directions orthogonal --step momentum")
+        tell(f"{name:<{width}}  {method.summary}")
+    tell("\nA method names strategies, and each can be exchanged: cv on orthogonal directions with momentum is")
+    tell("  quell train TASK --method cv --directions orthogonal --step momentum")
     for kind in ("directions", "estimator", "coefficients", "step"):
-        print(f"--{kind:<14}{', '.join(registry.table(kind))}")
-    print("`quell variance TASK` compares estimators at a fixed policy")
+        tell(f"--{kind:<14}{', '.join(registry.table(kind))}")
+    tell("`quell variance TASK` compares estimators at a fixed policy")
     return 0

@@ -1,7 +1,6 @@
 """quell paper ENTRY: a table or figure of the paper, from its runs to the page."""
 
 import itertools
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +21,7 @@ from quell.rollout import default_workers
 from quell.runs import archive
 from quell.terminal.campaign import CampaignDisplay
 from quell.terminal.numbers import clock
+from quell.terminal.streams import say, tell
 from quell.terminal.tables import show
 from quell.training.methods import find_task, make_config, make_policy
 
@@ -90,7 +90,7 @@ def main(arguments: list[str]) -> int:
     count = min(parsed.jobs or default_workers(), max(1, len(due)))
     _show(jobs, due, seconds, count)
     if missing:
-        print(_without(missing, left_out=parsed.skip_missing), file=sys.stderr)
+        say(_without(missing, left_out=parsed.skip_missing))
     if parsed.plan:
         return 0
     if due and missing and not parsed.skip_missing:
@@ -151,7 +151,7 @@ def _show(jobs: list[Job], due: list[Job], seconds: dict[str, float], count: int
     rows = [(task, f"{steps:,}", str(len(each)), clock(sum(each))) for (task, steps), each in times.items()]
     show(("<task", "steps", "runs", "core time"), rows)
     done, time = len(jobs) - len(due), clock(makespan(list(seconds.values()), count))
-    print(f"{len(jobs)} runs, {done} of them done; about {time} with {count} at a time")
+    tell(f"{len(jobs)} runs, {done} of them done; about {time} with {count} at a time")
 
 
 def _conclude(jobs: list[Job], outcomes: list[Outcome]) -> int:
@@ -161,15 +161,15 @@ def _conclude(jobs: list[Job], outcomes: list[Outcome]) -> int:
     failed = [outcome for outcome in outcomes if outcome.status == "failed"]
     stopped = sum(outcome.status == "stopped" for outcome in outcomes)
     for outcome in failed:
-        print(f"FAILED  {outcome.job.title}: {outcome.message}", file=sys.stderr)
+        say(f"FAILED  {outcome.job.title}: {outcome.message}")
     if failed:
-        print(f"{len(failed)} of {len(jobs)} runs failed; the same command tries them again", file=sys.stderr)
+        say(f"{len(failed)} of {len(jobs)} runs failed; the same command tries them again")
     if stopped:
-        print(f"stopped and saved with {stopped} runs to go; the same command continues", file=sys.stderr)
+        say(f"stopped and saved with {stopped} runs to go; the same command continues")
     return 130 if stopped else int(bool(failed))
 
 
 def _told(paths: list[Path]) -> int:
     for path in paths:
-        print(path)
+        tell(path)
     return 0

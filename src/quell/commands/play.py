@@ -7,6 +7,7 @@ from pathlib import Path
 from quell.commands.arguments import parse
 from quell.commands.common import OfRun, acted, described
 from quell.errors import EXTRAS, UsageError
+from quell.terminal.streams import tell
 from quell.video import check_film, film
 
 LONGEST = 600.0
@@ -39,5 +40,5 @@ def main(arguments: list[str]) -> int:
     result = parsed.load()
     total = film(result, parsed.video, seed=parsed.seed, sample=parsed.sample, size=parsed.size, seconds=parsed.seconds)
     how = acted(sample=parsed.sample)
-    print(f"{described(result)}\n  {parsed.video}: an episode whose return is {total:.1f} ({how})")
+    tell(f"{described(result)}\n  {parsed.video}: an episode whose return is {total:.1f} ({how})")
     return 0

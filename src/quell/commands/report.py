@@ -13,6 +13,7 @@ from quell.paper.render import html_tables
 from quell.report.build import build, check_videos
 from quell.runs.find import run_folders, standing
 from quell.terminal.numbers import size
+from quell.terminal.streams import tell
 
 DESCRIPTION = """Write one HTML page that opens offline: final returns with intervals and verdicts, learning curves to
 switch, zoom and hover, tables beside the paper's numbers, variance measurements, settings and films. Runs that differ
@@ -40,5 +41,5 @@ def main(arguments: list[str]) -> int:
     page = build(parsed.paths, title=parsed.title, videos=parsed.video, labels=LABELS, tables=html_tables, newest=run)
     data = page.encode(errors="replace")  # there may be half a character in somebody's name
     parsed.out.write_bytes(data)
-    print(f"{parsed.out} ({size(len(data))})" + (f"; the newest run: {run.path}" if run else ""))
+    tell(f"{parsed.out} ({size(len(data))})" + (f"; the newest run: {run.path}" if run else ""))
     return 0

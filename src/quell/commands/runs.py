@@ -15,6 +15,7 @@ from quell.commands.arguments import parse
 from quell.errors import UsageError
 from quell.runs.find import Standing, run_folders, standing
 from quell.terminal.numbers import age
+from quell.terminal.streams import tell
 from quell.terminal.tables import show
 
 
@@ -41,7 +42,7 @@ def main(arguments: list[str]) -> int:
     rows = [_row(name, list(map(standing, paths))) for name, paths in list(entries.items())[: parsed.newest]]
     show(("<run", "<task", "<method", "steps", "return, mean action", "<state", "age"), rows)
     if len(entries) > len(rows):
-        print(f"and {len(entries) - len(rows)} older ones (--newest {len(entries)} shows all)")
+        tell(f"and {len(entries) - len(rows)} older ones (--newest {len(entries)} shows all)")
     return 0
 
 

@@ -1,6 +1,5 @@
 """quell sweep TASK --grid SETTING=VALUE,VALUE: many settings and seeds of one task and method; also `train --seeds`."""
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +15,7 @@ from quell.runs import archive
 from quell.runs.folder import folder_name
 from quell.tasks import Task
 from quell.terminal.campaign import CampaignDisplay
+from quell.terminal.streams import say, tell
 from quell.terminal.tables import show
 from quell.training.methods import make_policy, make_task
 
@@ -79,10 +79,10 @@ def run(
     outcomes = Runner(jobs or default_workers(), CampaignDisplay({job.title: 1.0 for job in due})).run(due)
     for outcome in outcomes:
         if outcome.status == "failed":
-            print(f"FAILED  {outcome.job.title}: {outcome.message}; the same command tries again", file=sys.stderr)
+            say(f"FAILED  {outcome.job.title}: {outcome.message}; the same command tries again")
     show(*sweep.rows())
-    print(f"mean actions, {episodes} fresh episodes of each final policy; records in {folder / archive.PACKED}")
+    tell(f"mean actions, {episodes} fresh episodes of each final policy; records in {folder / archive.PACKED}")
     if any(outcome.status == "stopped" for outcome in outcomes):
-        print("stopped; the same command goes on", file=sys.stderr)
+        say("stopped; the same command goes on")
         return 130
     return int(any(outcome.status == "failed" for outcome in outcomes))

@@ -9,6 +9,7 @@ import tyro
 from quell.commands.arguments import parse
 from quell.errors import EXTRAS
 from quell.tasks import Task, get, names
+from quell.terminal.streams import tell
 from quell.terminal.tables import show
 
 
@@ -24,7 +25,7 @@ def main(arguments: list[str]) -> int:
     parsed = parse(Arguments, arguments, prog="quell tasks")
     tasks = [get(name) for name in parsed.tasks or names()]
     show(("<task", "obs", "action", "horizon", "<engine", "<extra", "<"), map(_row, tasks))
-    print("\nAlso: any id of Gymnasium's, such as CartPole-v1 (in records gym:CartPole-v1), and envpool:ID.")
+    tell("\nAlso: any id of Gymnasium's, such as CartPole-v1 (in records gym:CartPole-v1), and envpool:ID.")
     return 0
 
 

@@ -15,6 +15,7 @@ from quell.errors import UsageError
 from quell.figures.style import check_picture
 from quell.figures.theory import variance_against_rho
 from quell.registry import COUNT
+from quell.terminal.streams import tell
 from quell.terminal.tables import show
 
 DESCRIPTION = """Theorem 1 of the paper: the variance of ES, ORTHO, RE and CV in a one-step problem, in units of
@@ -56,7 +57,7 @@ def main(arguments: list[str]) -> int:
         parsed.json.write_text(json.dumps(rows, indent=1) + "\n")
     if parsed.figure is not None:
         variance_against_rho(parsed.figure)
-        print(f"figure: {parsed.figure}")
+        tell(f"figure: {parsed.figure}")
     return 0
 
 
@@ -71,11 +72,11 @@ def _show(rows: list[dict[str, float]], *, simulated: bool) -> None:
         columns["worst z"] = "worst_z:.2f"
         rows = [row | {"worst_z": worst_z(row)} for row in rows]
     show(list(columns), [[f"{{{column}}}".format_map(row) for column in columns.values()] for row in rows])
-    print("ratios: variance relative to ES; both: CV on ORTHO; printed: the paper's bound on CV/ES;")
-    print("rho_0: from this rho on, CV beats ORTHO")
+    tell("ratios: variance relative to ES; both: CV on ORTHO; printed: the paper's bound on CV/ES;")
+    tell("rho_0: from this rho on, CV beats ORTHO")
     if simulated:
         far = sum(abs(row["worst_z"]) > 3 for row in rows)
-        print(f"worst z: simulated less exact, in standard errors; beyond 3 in {far} of {len(rows)} rows")
+        tell(f"worst z: simulated less exact, in standard errors; beyond 3 in {far} of {len(rows)} rows")
 
 
 def worst_z(row: dict[str, float]) -> float:

@@ -14,6 +14,7 @@ from quell.errors import UsageError
 from quell.registry import SIZE
 from quell.rollout import default_workers
 from quell.terminal.campaign import CampaignDisplay
+from quell.terminal.streams import tell
 
 DESCRIPTION = """Random search over a method's main settings, on seeds from 100 up, which no result is reported on:
 every trial once, then the best quarter with three more seeds. Several tasks are a family that shares its settings,
@@ -55,6 +56,6 @@ def main(arguments: list[str]) -> int:
     for row in table["trials"]:
         scores = "  ".join(f"{task} {score:.4g}" for task, score in row["scores"].items())
         settings = " ".join(f"{name}={value}" for name, value in row["settings"].items())
-        print(f"trial {row['trial']:>2}  seeds {row['seeds']}  {scores}  {settings}")
-    print("best: " + (" ".join(f"--{name} {value}" for name, value in table["best"].items()) or "what is in use"))
+        tell(f"trial {row['trial']:>2}  seeds {row['seeds']}  {scores}  {settings}")
+    tell("best: " + (" ".join(f"--{name} {value}" for name, value in table["best"].items()) or "what is in use"))
     return 0

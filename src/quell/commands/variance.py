@@ -13,6 +13,7 @@ from quell.config import Preset, check_file, parse_value
 from quell.errors import UsageError
 from quell.figures.style import check_picture
 from quell.figures.variance import variance_figure
+from quell.terminal.streams import tell
 
 DESCRIPTION = """Measure gradient estimators on TASK at a fixed policy: variance, bias and their sum for an estimate
 from N pairs, relative to plain ES, in the metric of the parameters, of the policy (Fisher) and of a natural step;
@@ -74,7 +75,7 @@ def main(arguments: list[str]) -> int:
     values = []
     for changes, discounts, label in _sweep(parsed.sweep):
         report = _report(parsed, changes, discounts, label)
-        print(report, flush=True)
+        tell(report)
         values.append(report.values())
     if parsed.json is not None:
         parsed.json.write_text(json.dumps(values[0] if len(values) == 1 else values, indent=1) + "\n")

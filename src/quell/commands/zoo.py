@@ -8,6 +8,7 @@ from quell import zoo
 from quell.api import Checkpoint
 from quell.commands.arguments import UNSET, parse
 from quell.errors import UsageError
+from quell.terminal.streams import tell
 from quell.terminal.tables import show
 
 DESCRIPTION = """List the trained policies that come with quell, with their returns over fresh episodes (mean actions).
@@ -59,5 +60,5 @@ def _add(parsed: Arguments) -> int:
         raise UsageError(f"the zoo has a {name!r} already, with return {mean}: give --replace, or another --name")
     returns = evaluate(result, episodes=parsed.episodes).returns
     folder = zoo.add(name, result, returns.tolist())
-    print(f"zoo:{name}  return {returns.mean():.1f} ± {returns.std():.1f} over {parsed.episodes} episodes  ({folder})")
+    tell(f"zoo:{name}  return {returns.mean():.1f} ± {returns.std():.1f} over {parsed.episodes} episodes  ({folder})")
     return 0

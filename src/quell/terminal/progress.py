@@ -9,13 +9,14 @@ from types import FrameType
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn
 from rich.status import Status
 from rich.table import Column
 
 from quell.terminal import stopping
 from quell.terminal.numbers import clock
-from quell.terminal.streams import Steady, say
+from quell.terminal.streams import Steady, printable, say
 from quell.training.callbacks import Callback
 
 EVERY = 10.0  # seconds between lines where there is no terminal
@@ -39,7 +40,7 @@ class Display(Callback):
         self._rows, self._begun = 0, (0.0, 0.0)
         self._eval: float | None = None
         self._bar = Bars("[bold]{task.description}", MofNCompleteColumn(), plain=self.plain)
-        self._task = self._bar.add_task(title, total=budget, facts="starting")
+        self._task = self._bar.add_task(escape(printable(title)), total=budget, facts="starting")
         self._around = ExitStack()
 
     def __enter__(self) -> "Display":
@@ -77,8 +78,7 @@ class Display(Callback):
         due = now - self._last_line >= EVERY or row["steps"] >= self.budget or row.get("eval/reached")
         if self.plain and due:
             self._last_line = now
-            line = f"{self.title} {done / self.budget:4.0%}  {row['steps']:,.0f} steps  {facts}"
-            print(line, file=sys.stderr, flush=True)
+            say(f"{self.title} {done / self.budget:4.0%}  {row['steps']:,.0f} steps  {facts}")
 
     def _eta(self, now: float, steps: float) -> list[str]:
         """From the pace of this session, once its first iterations have compiled what the others need."""
@@ -116,7 +116,7 @@ class Bars(Progress):
 
     def say(self, text: str) -> None:
         """A line above them."""
-        say(text) if self.disable else self.console.print(text, markup=False, highlight=False)
+        say(text) if self.disable else self.console.print(printable(text), markup=False, highlight=False)
 
 
 @contextmanager

@@ -42,7 +42,16 @@ def open_all() -> None:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
 
 
+def printable(text: str, breaks: str = "\n\t") -> str:
+    """A text without what may steer a terminal: names and settings may come from a folder that somebody made up."""
+    return "".join(c if c.isprintable() or c in breaks else "?" for c in ESCAPES.sub("", text))
+
+
+def tell(text: object = "") -> None:
+    """A line on stdout, for people and programs."""
+    print(printable(str(text)), flush=True)
+
+
 def say(text: str) -> None:
-    """A line on stderr, whatever has become of it; what a file smuggled into it cannot steer a terminal."""
-    shown = "".join(c if c.isprintable() or c in "\n\t" else "?" for c in ESCAPES.sub("", text))
-    print(shown, file=Steady(sys.stderr), flush=True)
+    """A line on stderr, whatever has become of it."""
+    print(printable(text), file=Steady(sys.stderr), flush=True)

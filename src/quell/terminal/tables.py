@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from quell.terminal.streams import printable
+
 WIDE = 10_000
 
 
@@ -19,7 +21,7 @@ def show(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         left = name.startswith("<")
         table.add_column(Text(name.removeprefix("<")), justify="left" if left else "right", no_wrap=True)
     for row in rows:
-        table.add_row(*map(Text, row))  # as Text: brackets are not markup
+        table.add_row(*(Text(printable(cell, breaks="")) for cell in row))  # as Text: brackets are not markup
     console = Console(width=WIDE)  # a narrow terminal wraps lines by itself, and cuts nothing off
     if console.is_terminal:
         console.print(table)
