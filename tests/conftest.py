@@ -108,7 +108,9 @@ class InProcess:
     def __init__(self, task: Task, problem: Problem) -> None:
         self.collector = Collector(task, problem.policy, pairs=0, seed=problem.seed, directions=problem.directions)
 
-    def rollout(self, theta: Array, episodes: Episodes, normaliser: ObsStats | None = None) -> Rollouts:
+    def rollout(
+        self, theta: Array, episodes: Episodes, normaliser: ObsStats | None = None, rows: range | None = None
+    ) -> Rollouts:
         return self.collector.rollout(theta, episodes, normaliser=normaliser.normaliser() if normaliser else None)
 
     def total(self, estimator: Any, batch: Batch, rows: Rows, theta: Array) -> Sums:

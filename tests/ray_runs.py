@@ -23,8 +23,8 @@ Between = Callable[[Trainer, int], bool]
 """Called before every iteration with the iterations done; whether to go on."""
 
 
-def trainer(compute: Compute, method: str = "cv", patience: Patience | None = None) -> Trainer:
-    config = make_config("walker2d", method, overrides=SETTINGS)
+def trainer(compute: Compute, method: str = "cv", patience: Patience | None = None, **settings: Any) -> Trainer:
+    config = make_config("walker2d", method, overrides=SETTINGS | settings)
     if patience is None:
         return Trainer(config, compute)
     assert isinstance(compute, Ray)

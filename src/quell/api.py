@@ -198,9 +198,10 @@ def resume(
 ) -> Result:
     """Continue a run from its newest intact checkpoint, bit for bit as if it had never stopped.
 
-    Settings may extend it (`steps`) or change how often it evaluates and saves. Anything else needs `fork=True`, which
-    copies the run into a new folder and continues there with the change. What is your own has to be passed again: a
-    strategy, or the environment (`env`, as it was given to `train`).
+    Settings may extend it (`steps`; a last batch that was cut to fit the old budget stays so) or change how often it
+    evaluates and saves. Anything else needs `fork=True`, which copies the run into a new folder and continues there
+    with the change. What is your own has to be passed again: a strategy, or the environment (`env`, as it was given to
+    `train`).
     """
     run, compute = Run.open(path), compute_for(engine, workers)
     task = None if env is None else as_task(env, run.config.horizon)

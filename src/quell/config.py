@@ -42,7 +42,7 @@ class Config:
     preset: Preset = "tuned"
     """Whose settings are the defaults: tuned (ours, where the paper's do poorly) or paper (the paper's exactly)."""
     steps: Annotated[int, SIZE] = 1_000_000
-    """Budget in real environment steps; the iteration that crosses it is the last."""
+    """Budget in real environment steps; the pair of episodes that crosses it is the last."""
     seed: Annotated[int, COUNT] = 0
     """Of all randomness."""
     pairs: Annotated[int, SIZE] = 5

@@ -1,6 +1,7 @@
 """The values that flow between the steps of an iteration: perturb -> rollout -> estimate -> update."""
 
 import copy
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +41,8 @@ class Episodes:
     shared_noise: bool = False
     longest: int = 0
     """Steps after which an episode is cut, if before the task's horizon (0: never)."""
+    planned: int = 0
+    """Pairs that directions are drawn for, where these are but the first of them (0: as many as there are)."""
 
     @staticmethod
     def of_pairs(iteration: int, pairs: int, **facts: Any) -> "Episodes":
@@ -51,6 +54,12 @@ class Episodes:
     def unperturbed(iteration: int, episodes: int, stream: Stream, **facts: Any) -> "Episodes":
         """Episodes of theta itself."""
         return Episodes(iteration, tuple((episode, 0) for episode in range(episodes)), stream, **facts)
+
+    def first(self, pairs: int) -> "Episodes":
+        """The first of its pairs, each with the episodes and the direction that it has in the whole."""
+        if pairs == self.pairs:
+            return self
+        return dataclasses.replace(self, members=self.members[: 2 * pairs], planned=self.planned or self.pairs)
 
     @property
     def pairs(self) -> int:

@@ -107,6 +107,11 @@ def test_observations_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         own.policy({"zeta": 7, "alpha": np.zeros((2, 2))})
 
 
+class Stops(quell.Callback):
+    def on_iteration(self, row: dict[str, Any]) -> None:
+        self.stop_requested = True
+
+
 class TestOwnEnvironments:
     @pytest.mark.parametrize("how", ["environment", "function"])
     def test_a_run_goes_on_with_what_it_is_given_again(self, how: str, tmp_path: Path) -> None:
@@ -116,7 +121,8 @@ class TestOwnEnvironments:
         env: Recorded | Callable[[], Recorded] = make() if how == "environment" else make
         settings = {**SHORT, "method": "es"}
         whole = quell.train(env, horizon=20, out=tmp_path, **settings)
-        half = quell.train(env, horizon=20, out=tmp_path, **{**settings, "steps": 100})
+        half = quell.train(env, horizon=20, out=tmp_path, callbacks=[Stops()], **settings)
+        assert 0 < half.steps < whole.steps
         with pytest.raises(UsageError, match=r"pass it again, as in quell.resume\(path, env=make_env\)"):
             quell.resume(half.path, steps=200, progress=False)
         rest = quell.resume(half.path, steps=200, env=env, workers=2, progress=False)

@@ -130,7 +130,7 @@ def seconds_of(job: Job, known: dict[tuple[str, str], float]) -> float:
     speed = known.get((task, method)) or 1 / (1 / plain + extra * (MANY_UPDATES if method.endswith("+m") else 1))
     horizon = find_task(job.config).horizon
     evaluated = 3 * job.episodes * horizon / plain
-    trained = max(job.config.steps, 2 * job.config.pairs * horizon)  # one iteration at least
+    trained = max(job.config.steps, 2 * horizon)  # one pair at least
     return START + 1.1 * trained / speed + evaluated
 
 

@@ -73,6 +73,8 @@ def report(result: Result) -> int:
         older = best["iteration"] < result.iteration
         whose = f"iteration {best['iteration']}; `--checkpoint best` to use it" if older else "the newest"
         tell(f"    best  {_score(result.best, best['eval/mean_action_std'])}  (mean action, {whose})")
+    if result.iteration == 1 and result.steps >= config.steps:
+        tell(f"  a single iteration: --steps {config.steps:,} is no more than one batch takes")
     if result.steps < config.steps:
         tell(f"  stopped early: the target of {config.target:g} is reached")
     for line in (*_variance(result), *_flat(result.history), *_trouble(result.history), *result.task.notes()):

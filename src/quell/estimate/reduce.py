@@ -86,7 +86,8 @@ def directions_of(problem: Problem, episodes: Episodes, pair: int) -> tuple[Arra
     """(eps_plus, eps_minus) of a pair of a batch."""
     purpose = episodes.stream.value[2]
     assert purpose is not None, "these episodes are of theta itself"
-    draw = Draw(problem.seed, episodes.iteration, episodes.pairs, problem.policy.dim, purpose, episodes.block)
+    pairs = episodes.planned or episodes.pairs
+    draw = Draw(problem.seed, episodes.iteration, pairs, problem.policy.dim, purpose, episodes.block)
     return draw_pair(problem.directions, draw, pair)
 
 

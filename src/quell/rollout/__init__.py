@@ -10,8 +10,11 @@ from quell.types import Array, Batch, Episodes, ObsStats, Rollouts, Sums
 class Engine(Protocol):
     """Runs episodes of one task with one policy; results depend on the request alone, never on the engine's size."""
 
-    def rollout(self, theta: Array, episodes: Episodes, normaliser: ObsStats | None = None) -> Rollouts:
-        """Run all members. Arrays are valid until the next call; trajectories may stay where they were made."""
+    def rollout(
+        self, theta: Array, episodes: Episodes, normaliser: ObsStats | None = None, rows: range | None = None
+    ) -> Rollouts:
+        """Run all members, or those in `rows`, where calls just before have run the ones in front of them. Arrays are
+        valid until the next call; trajectories may stay where they were made."""
 
     def total(self, estimator: Estimator, batch: Batch, rows: Rows, theta: Array) -> Sums:
         """The sum of the terms of all pairs of the batch just run."""

@@ -73,12 +73,12 @@ class Display(Callback):
         self._shown, self._took = now, now - self._shown
         self._eval = row.get("eval/mean_action", self._eval)
         self._rows += 1
-        done, facts = min(row["steps"], self.budget), "  ".join([*self._eta(now, row["steps"]), *self._facts(row)])
-        self._bar.update(self._task, completed=done, facts=facts)
+        facts = "  ".join([*self._eta(now, row["steps"]), *self._facts(row)])
+        self._bar.update(self._task, completed=row["steps"], facts=facts)
         due = now - self._last_line >= EVERY or row["steps"] >= self.budget or row.get("eval/reached")
         if self.plain and due:
             self._last_line = now
-            say(f"{self.title} {done / self.budget:4.0%}  {row['steps']:,.0f} steps  {facts}")
+            say(f"{self.title} {min(row['steps'] / self.budget, 1):4.0%}  {row['steps']:,.0f} steps  {facts}")
 
     def _eta(self, now: float, steps: float) -> list[str]:
         """From the pace of this session, once its first iterations have compiled what the others need."""

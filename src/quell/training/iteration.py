@@ -58,11 +58,7 @@ class Trainer:
     def iterate(self, state: TrainState) -> tuple[TrainState, Row]:
         """One iteration: the next state, and its metrics."""
         config, started = self.config, time.perf_counter()
-        looks = {"record": config.estimator.needs.trajectories, "states": config.step.states}
-        shared = {"shared_reset": config.shared_reset, "shared_noise": config.shared_noise}
-        longest = config.train_horizon
-        episodes = Episodes.of_pairs(state.iteration, self.pairs(state), longest=longest, **looks, **shared)
-        rollouts = self.engine.rollout(state.theta, episodes, state.obs if config.normalise_obs else None)
+        episodes, rollouts = self._play(state)
         with calm():
             metric = config.step.metric(self.problem.policy, state.step)
         batch = Batch(state.theta, episodes, rollouts, metric, state.steps / config.steps)
@@ -92,6 +88,27 @@ class Trainer:
             "trouble/total": following.trouble,
         }
         return following, row
+
+    def _play(self, state: TrainState) -> tuple[Episodes, Rollouts]:
+        """The batch's episodes: in the order of pairs, none begun once the budget is spent.
+
+        All at once where even the longest episodes do not spend it, else in parts for which that holds, or pair by
+        pair: which pairs are played depends on the lengths of those before them alone, never on the engine.
+        """
+        config = self.config
+        looks = {"record": config.estimator.needs.trajectories, "states": config.step.states}
+        shared = {"shared_reset": config.shared_reset, "shared_noise": config.shared_noise}
+        planned = Episodes.of_pairs(state.iteration, self.pairs(state), longest=config.train_horizon, **looks, **shared)
+        normaliser = state.obs if config.normalise_obs else None
+        longest = min(self.task.horizon, config.train_horizon or self.task.horizon)
+        played, left = 0, config.steps - state.steps
+        while True:
+            upto = min(planned.pairs, played + max(1, left // (2 * longest)))
+            episodes, rows = planned.first(upto), range(2 * played, 2 * upto)
+            rollouts = self.engine.rollout(state.theta, episodes, normaliser, rows)
+            played, left = upto, config.steps - state.steps - int(rollouts.steps.sum())
+            if played == planned.pairs or left <= 0:
+                return episodes, rollouts
 
     def _update(self, state: TrainState, batch: Batch) -> tuple[TrainState, Row]:
         """The estimator's updates on one batch.

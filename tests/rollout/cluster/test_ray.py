@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ray_runs import is_loopback, listening, local, run, trainer
+from ray_runs import is_loopback, listening, local, run, sha256, trainer
 from small_point import SETTINGS
 
 pytest.importorskip("ray")
@@ -62,6 +62,27 @@ def expected() -> str:
 @pytest.mark.parametrize("workers", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 def test_same_theta_as_the_local_engine(workers: int, cluster: set[str], expected: str) -> None:
     assert run(trainer(Ray(workers=workers)), ITERATIONS)[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("pairs", "horizon", "steps"),
+    [(7, 60, 600), *(pytest.param(1500, 12, steps, marks=pytest.mark.slow) for steps in (25_000, 9_000))],
+)
+def test_the_last_batch_is_cut_to_the_same_pairs(pairs: int, horizon: int, steps: int, cluster: set[str]) -> None:
+    """Also where a block has two pairs in the whole batch, and one in what is played of it."""
+    settings: dict[str, Any] = {"estimator": "control-variate", "step": "adam"}
+    ends = []
+    for compute in (Cpu(workers=2), Ray(workers=3)):
+        made = trainer(compute, pairs=pairs, horizon=horizon, steps=steps, **settings)
+        try:
+            state = made.initial_state()
+            while state.steps < steps:
+                state, _ = made.iterate(state)
+        finally:
+            made.close()
+        ends.append((sha256(state), state.iteration, state.steps))
+    assert ends[0] == ends[1]
+    assert steps <= ends[0][2] < steps + 2 * horizon
 
 
 def test_bytes_match_the_formula(cluster: set[str]) -> None:

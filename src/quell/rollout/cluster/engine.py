@@ -42,23 +42,30 @@ class RayEngine(Engine):
             raise
         self._serials = itertools.count()
         self._request: tuple[Request, Any] | None = None
-        self._shards: list[tuple[range, Job]] = []
+        self._shards: list[tuple[range, Job]] = []  # members, and who played them
+        self._parts: list[Rollouts] = []
         self._sent = self._gathered = 0  # bytes of an iteration's arrays: broadcast, once for all, and from all workers
 
-    def rollout(self, theta: Array, episodes: Episodes, normaliser: ObsStats | None = None) -> Rollouts:
+    def rollout(
+        self, theta: Array, episodes: Episodes, normaliser: ObsStats | None = None, rows: range | None = None
+    ) -> Rollouts:
         """Run episodes; the scalars of all of them. Trajectories stay with the workers, for `total`."""
-        request = Request(next(self._serials), theta, episodes, normaliser)
+        rows = range(len(episodes.members)) if rows is None else rows
+        if self._request is None or rows.start == 0:
+            self._serial, self._shards, self._parts = next(self._serials), [], []
+            self._sent = self._gathered = 0
+        request = Request(self._serial, theta, episodes, normaliser)
         reference = self._ray.put(request)
         self._request = request, reference
-        cut = [range(row, row + 1) for row in range(len(episodes.members))]
-        if episodes.paired:
-            cut = [range(2 * block.start, 2 * block.stop) for block in blocks(episodes.pairs)]
-        split = shards(len(cut), self.fleet.ready)
-        jobs = [Job(_calling("rollout", reference, range(cut[s[0]].start, cut[s[-1]].stop))) for s in split]
-        self._shards = list(zip(split, jobs, strict=True))
+        unit = 2 * len(blocks(episodes.pairs)[0]) if episodes.paired else 1
+        cut = [rows[start : start + unit] for start in range(0, len(rows), unit)]
+        members = [range(cut[s[0]].start, cut[s[-1]].stop) for s in shards(len(cut), self.fleet.ready)]
+        jobs = [Job(_calling("rollout", reference, own)) for own in members]
         results = self.fleet.run(jobs)
-        self._sent, self._gathered = theta.nbytes, _nbytes(results)
-        return _joined(results, self._horizon if episodes.record else 1)
+        self._shards += zip(members, jobs, strict=True)
+        self._parts += results
+        self._sent, self._gathered = self._sent + theta.nbytes, self._gathered + _nbytes(results)
+        return _joined(self._parts, self._horizon if episodes.record else 1)
 
     def total(self, estimator: Estimator, batch: Batch, rows: Rows, theta: Array) -> Sums:
         """The sum of the terms of all pairs of the batch just run. Each worker merges its blocks as far as whole
@@ -69,9 +76,12 @@ class RayEngine(Engine):
         moved = None if theta is request.theta else theta
         self._sent += _nbytes(rows) + _nbytes(moved)
         moved = None if moved is None else self._ray.put(moved)
-        cut = blocks(batch.pairs)
+        cut, size = blocks(batch.pairs), len(blocks(batch.pairs)[0])
         jobs = []
-        for leaves, done in self._shards:
+        for members, done in self._shards:  # a block belongs to whoever played its first pair
+            leaves = range(-(-members.start // 2 // size), -(-members.stop // 2 // size))
+            if not leaves:
+                continue
             part = rows.part(range(cut[leaves[0]].start, cut[leaves[-1]].stop))
             call = _calling("contribute", reference, estimator, leaves, part, moved)
             jobs.append(Job(call, done.holder if estimator.needs.trajectories else None))
@@ -89,7 +99,7 @@ class RayEngine(Engine):
         return {f"cluster/{name}": float(count) for name, count in counts.items()}
 
     def close(self) -> None:
-        self._request, self._shards = None, []
+        self._request, self._shards, self._parts = None, [], []
         self.fleet.close()
         self._session.close()
 
