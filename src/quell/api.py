@@ -30,7 +30,7 @@ from quell.terminal.stopping import begun
 from quell.training.callbacks import Callback, Callbacks
 from quell.training.loggers import find_loggers
 from quell.training.loop import run_training
-from quell.training.methods import as_strategies, falls_back, make_config, make_policy, make_task
+from quell.training.methods import as_strategies, check_memory, falls_back, make_config, make_policy, make_task
 from quell.training.state import finished, learned
 from quell.types import Array, Episodes, ObsStats, Rollouts
 
@@ -176,7 +176,7 @@ def start(
     compute.validate()
     display, others = _onlookers(config, **looking)
     task = task or make_task(config)
-    make_policy(config, task)  # complain before a folder exists
+    check_memory(config, task, make_policy(config, task))  # complain before a folder exists
     with display, Run.create(config, out, name) as run:
         try:
             return _go(config, run, compute, task, display, others)

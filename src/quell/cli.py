@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 
 from quell import __version__
-from quell.errors import QuellError, did_you_mean
+from quell.errors import QuellError, as_flags, did_you_mean
 from quell.limits import free_memory, gib
 from quell.terminal.stopping import heard
 from quell.terminal.streams import open_all, say
@@ -72,7 +72,7 @@ def guarded(command: Callable[[], int], *, alone: bool = False) -> int:
 
     `alone`: the process has nothing else to do, so that signals may end it.
     """
-    warnings.showwarning = lambda message, *_: say(f"quell: warning: {message}")
+    warnings.showwarning = lambda message, *_: say(f"quell: warning: {as_flags(str(message))}")
     try:
         with heard() if alone else nullcontext():
             return command()

@@ -72,6 +72,15 @@ def by_task(option: str, words: Sequence[str]) -> dict[str, int]:
     return numbers
 
 
+MOST_RUNS = 10_000
+
+
+def check_number(runs: int, option: str, value: int) -> None:
+    """Complain of more runs than anybody waits for, before they are listed."""
+    if runs > MOST_RUNS:
+        raise UsageError(f"`{option}={value}` makes {runs:,} runs, and at most {MOST_RUNS:,} can be asked for at once")
+
+
 @dataclass(frozen=True)
 class Job:
     """One run, and where it leaves what."""

@@ -13,12 +13,15 @@ from types import FrameType
 from typing import Any, Literal
 
 from quell.campaign.plan import STOPPED, Job
+from quell.rollout import check_processes
 from quell.rollout.cpu.crew import ONE_THREAD
 from quell.runs import archive
 from quell.runs.files import as_facts
 from quell.terminal.campaign import CampaignDisplay
 from quell.terminal.stopping import handled
 
+CHILD = 200 << 20
+"""Bytes of a process that trains a small policy."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -35,6 +38,7 @@ class Runner:
     """Keeps `count` children at work until the jobs are done; SIGINT and SIGTERM stop and save them all."""
 
     def __init__(self, count: int, display: CampaignDisplay) -> None:
+        check_processes("jobs", count, CHILD)
         self.count, self.display = count, display
         self._children: set[subprocess.Popen[str]] = set()
         self._lock = threading.Lock()

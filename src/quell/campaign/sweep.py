@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from quell.campaign.benchmark import scores
-from quell.campaign.plan import Job
+from quell.campaign.plan import MOST_RUNS, Job, check_number
 from quell.config import Config, flatten, full_name, parse_value, replace
 from quell.errors import UsageError, did_you_mean
 from quell.runs import archive
@@ -22,9 +22,6 @@ from quell.runs.folder import folder_name
 from quell.runs.record import read
 from quell.stats import mean_std, t_interval
 from quell.terminal.numbers import score
-
-MOST = 10_000
-"""Combinations of a grid."""
 
 
 def parse_grid(words: Sequence[str], config: Config) -> dict[str, list[Any]]:
@@ -40,8 +37,8 @@ def parse_grid(words: Sequence[str], config: Config) -> dict[str, list[Any]]:
         if name == "seed":
             raise UsageError("seeds are not part of the grid: --seeds 5 runs seeds 0 to 4 of every combination")
         grid[name] = [parse_value(value, name) for value in re.split(r",(?![^\[]*\])", text)]
-    if math.prod(map(len, grid.values())) > MOST:
-        raise UsageError(f"this grid has more than {MOST:,} combinations; --random draws some of a smaller one")
+    if math.prod(map(len, grid.values())) > MOST_RUNS:
+        raise UsageError(f"this grid has more than {MOST_RUNS:,} combinations; --random draws some of a smaller one")
     return grid
 
 
@@ -67,6 +64,7 @@ class Sweep:
 
     def jobs(self) -> list[Job]:
         """Seed by seed, so that what is done early covers all settings."""
+        check_number(self.seeds * len(self.trials), "seeds", self.seeds)
         return [self.job(trial, seed) for seed in range(self.seeds) for trial in self.trials]
 
     def job(self, trial: Mapping[str, Any], seed: int) -> Job:

@@ -77,13 +77,14 @@ def main(arguments: list[str]) -> int:
 
 def _train(parsed: Arguments) -> list[str]:
     """Run what is missing; what failed."""
-    from quell.campaign.plan import Budget, Job, by_task, record_path
+    from quell.campaign.plan import Budget, Job, by_task, check_number, record_path
     from quell.campaign.runner import Runner
     from quell.terminal.campaign import CampaignDisplay
     from quell.training.methods import make_config
 
     jobs, budget, episodes = [], Budget.parse(1.0, parsed.steps), by_task("episodes", parsed.episodes)
     seeds = by_task("seeds", parsed.seeds)
+    check_number(max(seeds.values()) * len(parsed.tasks) * len(parsed.methods), "seeds", max(seeds.values()))
     for seed in range(max(seeds.values())):
         for task in (task for task in parsed.tasks if seed < seeds.get(task, seeds[""])):
             for method in parsed.methods:
@@ -95,9 +96,10 @@ def _train(parsed: Arguments) -> list[str]:
     for job in jobs:
         job.check()
     due = [job for job in jobs if not job.done]
+    runner = Runner(parsed.jobs or default_workers(), CampaignDisplay({job.title: 1.0 for job in due}))
     check_out(parsed.out)
     check_out(parsed.runs, "runs")
-    outcomes = Runner(parsed.jobs or default_workers(), CampaignDisplay({job.title: 1.0 for job in due})).run(due)
+    outcomes = runner.run(due)
     return [f"{outcome.job.title}: {outcome.message}" for outcome in outcomes if outcome.status == "failed"]
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import tyro
 
-from quell.campaign.plan import Budget, Job, known_speeds, makespan, record_path, seconds_of
+from quell.campaign.plan import Budget, Job, check_number, known_speeds, makespan, record_path, seconds_of
 from quell.campaign.runner import Outcome, Runner
 from quell.commands.arguments import UNSET, parse
 from quell.config import Config, Preset, check_out, check_run_name, parse_value
@@ -98,9 +98,10 @@ def main(arguments: list[str]) -> int:
     if not due:
         return _conclude(jobs, [])
     require("plot", "figures")  # complain before the first run, not after the last
+    runner = Runner(count, CampaignDisplay(seconds))
     check_out(parsed.out)
     check_out(parsed.runs, "runs")
-    return _conclude(jobs, Runner(count, CampaignDisplay(seconds)).run(due))
+    return _conclude(jobs, runner.run(due))
 
 
 def planned(parsed: Arguments) -> list[Job]:
@@ -112,7 +113,8 @@ def planned(parsed: Arguments) -> list[Job]:
     if bool(parsed.settings) != bool(parsed.label):
         raise UsageError("--settings and --label go together: runs with other settings need a folder of their own")
     group = check_run_name(group_name(parsed.preset, parsed.label, budget.name))
-    other = {name: parse_value(text) for name, text in parsed.settings.items()}
+    other = {name: parse_value(text, name) for name, text in parsed.settings.items()}
+    check_number(parsed.seeds * len(tasks) * len(methods), "seeds", parsed.seeds)
     jobs = []
     for seed, task, method in itertools.product(range(parsed.seeds), tasks, methods):
         settings = {"seed": seed, "steps": budget.of(task, paper_steps(task)), **other}

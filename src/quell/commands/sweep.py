@@ -74,9 +74,10 @@ def run(
     for job in todo:  # complain before the first run
         make_policy(job.config, given or make_task(job.config))
         job.check()
-    check_out(folder)
     due = [job for job in todo if not job.done]
-    outcomes = Runner(jobs or default_workers(), CampaignDisplay({job.title: 1.0 for job in due})).run(due)
+    runner = Runner(jobs or default_workers(), CampaignDisplay({job.title: 1.0 for job in due}))
+    check_out(folder)
+    outcomes = runner.run(due)
     for outcome in outcomes:
         if outcome.status == "failed":
             say(f"FAILED  {outcome.job.title}: {outcome.message}; the same command tries again")

@@ -6,13 +6,13 @@ from typing import Annotated
 
 import tyro
 
-from quell.campaign.runner import Runner
+from quell.campaign.runner import CHILD, Runner
 from quell.campaign.tune import Search, search
 from quell.commands.arguments import UNSET, parse
 from quell.config import check_out
 from quell.errors import UsageError
 from quell.registry import SIZE
-from quell.rollout import default_workers
+from quell.rollout import check_processes, default_workers
 from quell.terminal.campaign import CampaignDisplay
 from quell.terminal.streams import tell
 
@@ -49,9 +49,9 @@ def main(arguments: list[str]) -> int:
     place = {"out": parsed.out, "runs": parsed.runs / parsed.method}
     wanted = Search(parsed.tasks, parsed.method, parsed.trials, parsed.steps, episodes=parsed.episodes, **place)
     wanted.first_stage()  # complain before the first run
+    check_processes("jobs", count := parsed.jobs or default_workers(), CHILD)
     check_out(parsed.out)
     check_out(parsed.runs, "runs")
-    count = parsed.jobs or default_workers()
     table = search(wanted, lambda jobs: Runner(count, CampaignDisplay({job.title: 1.0 for job in jobs})).run(jobs))
     for row in table["trials"]:
         scores = "  ".join(f"{task} {score:.4g}" for task, score in row["scores"].items())

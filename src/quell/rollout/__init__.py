@@ -3,7 +3,9 @@
 import os
 from typing import Any, Protocol, Self
 
+from quell.errors import UsageError, warn_once
 from quell.estimate import Estimator, Problem, Rows
+from quell.limits import gib, require_memory
 from quell.types import Array, Batch, Episodes, ObsStats, Rollouts, Sums
 
 
@@ -45,3 +47,23 @@ class Compute(Protocol):
 def default_workers() -> int:
     """One worker per core this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+
+
+MOST_PER_CORE, MANY_PER_CORE, MANY = 100, 4, 16
+"""Processes that are refused, and that are warned of: more than these on every core, and than these at all."""
+
+
+ADVICE = "one per core, the default, is mostly fastest"
+
+
+def check_processes(name: str, count: int, each: int) -> None:
+    """Complain of a setting that asks for `count` processes of `each` bytes or more, all on this machine's cores."""
+    cores = default_workers()
+    if count > MOST_PER_CORE * cores:
+        raise UsageError(
+            f"`{name}={count}` must be at most {MOST_PER_CORE * cores}: there are {cores} cores ({ADVICE})"
+        )
+    require_memory(count * each, f"`{name}={count}`, as many processes,")
+    if count > max(MANY, MANY_PER_CORE * cores):
+        taken = f"and take {gib(count * each)} GiB of memory or more"
+        warn_once(f"`{name}={count}`: so many processes share {cores} cores {taken}; {ADVICE}")

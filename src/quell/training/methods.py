@@ -22,6 +22,7 @@ from quell.estimate.policy_gradient import PolicyGradient
 from quell.estimate.score import Score
 from quell.estimate.surrogate import Ppo, Trpo
 from quell.estimate.top import TopDirections
+from quell.limits import require_memory
 from quell.perturb import Unperturbed
 from quell.perturb.gaussian import Gaussian
 from quell.perturb.gcmc import Gcmc
@@ -420,6 +421,15 @@ def make_policy(config: Config, task: Task) -> Policy:
     if made.own and isinstance(config.step, Natural):
         raise UsageError("the natural step knows quell's own networks alone: with yours, use step='adam' or another")
     return made
+
+
+def check_memory(config: Config, task: Task, policy: Policy) -> None:
+    """Complain of layers so wide that the step, or the critic, cannot hold what grows with their square."""
+    critic = getattr(config.estimator, "critic", None)
+    for owner, setting in ((config.step, "policy.hidden"), (critic, "critic.hidden")):
+        if callable(memory := getattr(owner, "memory", None)):
+            what = f"{registry.name_of(owner)}'s arrays (smaller layers, `{setting}=...`)"
+            require_memory(memory(policy, task.horizon), what)
 
 
 def make_problem(config: Config, task: Task) -> Problem:

@@ -44,6 +44,10 @@ class Natural:
     decay: Annotated[float, SHARE] = 0.9
     """How much of the past batches' Fisher matrix survives a batch."""
 
+    def memory(self, policy: Policy, horizon: int) -> int:
+        """Bytes, at least: the factors of every layer, those of past batches, this one's, their sum and its roots."""
+        return 32 * sum((inputs + 1) ** 2 + outputs**2 for inputs, outputs in policy.layers)
+
     def init(self, policy: Policy, theta: Array) -> dict[str, Array]:
         nobody = np.zeros((0, policy.obs_size), np.float32)
         sums = factors(policy)(theta, nobody)

@@ -48,6 +48,19 @@ def test_how_many_processes() -> None:
         Cpu(workers=0).validate()
 
 
+def test_more_processes_than_are_of_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quell.rollout.default_workers", lambda: 8)
+    monkeypatch.setattr("quell.limits.free_memory", lambda: (16 << 30, "here"))
+    Cpu(workers=32).validate()
+    with pytest.warns(UserWarning, match=r"`workers=40`: so many processes share 8 cores and take 1.2 GiB"):
+        Cpu(workers=40).validate()
+    Cpu(workers=40).validate()  # once is enough
+    with pytest.raises(UsageError, match=r"`workers=600`, as many processes, would take 18 GiB of memory, and 16 are"):
+        Cpu(workers=600).validate()
+    with pytest.raises(UsageError, match="`workers=801` must be at most 800: there are 8 cores"):
+        Cpu(workers=801).validate()
+
+
 @pytest.mark.usefixtures("no_pause")
 @pytest.mark.parametrize(
     ("trouble", "message"),

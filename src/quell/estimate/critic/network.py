@@ -17,6 +17,7 @@ from quell.errors import UsageError
 from quell.estimate import Problem
 from quell.estimate.value import clipped
 from quell.keys import Purpose, generator
+from quell.policy.network import Policy
 from quell.registry import POSITIVE, SIZE
 from quell.types import Array, State, Sums
 
@@ -44,14 +45,19 @@ class NetworkCritic:
         if any(size < 1 for size in self.hidden):
             raise UsageError(f"`critic.hidden={self.hidden}` needs positive sizes")
 
-    def sizes(self, problem: Problem) -> list[tuple[int, int]]:
+    def sizes(self, policy: Policy) -> list[tuple[int, int]]:
         """(inputs, outputs) of each layer."""
-        return list(itertools.pairwise([problem.policy.obs_size + 1, *self.hidden, 1]))
+        return list(itertools.pairwise([policy.obs_size + 1, *self.hidden, 1]))
+
+    def memory(self, policy: Policy, horizon: int) -> int:
+        """Bytes, at least: weights with Adam's moments, before and after, and a layer's output for a pair."""
+        weights = sum(inputs * outputs for inputs, outputs in self.sizes(policy))
+        return 32 * weights + 8 * horizon * max(self.hidden, default=0)
 
     def init(self, problem: Problem) -> State:
         rng = generator(problem.seed, Purpose.CRITIC_INIT)
         state: State = {}
-        for layer, (inputs, outputs) in enumerate(self.sizes(problem)):
+        for layer, (inputs, outputs) in enumerate(self.sizes(problem.policy)):
             scale = 0.01 if outputs == 1 and layer == len(self.hidden) else 1.0
             state[f"critic.w{layer}"] = (scale * rng.standard_normal((inputs, outputs)) / np.sqrt(inputs)).astype("f4")
             state[f"critic.b{layer}"] = np.zeros(outputs, np.float32)

@@ -5,7 +5,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from quell.estimate import Problem
 from quell.registry import POSITIVE, SIZE, check
-from quell.rollout import Engine, default_workers
+from quell.rollout import Engine, check_processes, default_workers
+
+WORKER = 30 << 20
+"""Bytes of a worker process that plays one small environment, beside what all share."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +31,7 @@ class Cpu:
 
     def validate(self) -> None:
         check(self)
+        check_processes("workers", self.processes, WORKER)
 
     def make(self, task: Any, problem: Problem, *, members: int, states: int = 0) -> Engine:
         from quell.rollout.cpu.engine import CpuEngine
