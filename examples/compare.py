@@ -76,7 +76,7 @@ def learning(arguments: Arguments) -> None:
         for method, done in runs.items()
     }
     table = Table()
-    for heading in ("method", "return, mean action", "lowest", "highest", "gradient variance", "seconds"):
+    for heading in ("method", "return", "lowest", "highest", "variance", "seconds"):
         table.add_column(heading, justify="left" if heading == "method" else "right")
     for method, done in runs.items():
         score, own = mean_std(scores[method]), scores[method]
@@ -86,7 +86,7 @@ def learning(arguments: Arguments) -> None:
         ends = f"{min(own):.0f}", f"{max(own):.0f}", "" if variance is None else f"{variance:.2g}"
         table.add_row(f"{method}  {METHODS[method]}", spread, *ends, f"{seconds:.1f}")
     Console().print(table)
-    print("gradient variance: plain ES on the same batches = 1")
+    print("returns of mean actions; variance of the gradients, plain ES on the same batches = 1")
     if arguments.seeds > 1:
         chance, said = verdict(scores["cv"], scores["es"])
         assert chance is not None

@@ -66,6 +66,15 @@ def test_a_run_folder(tmp_path: Path) -> None:
         assert series["runs"][0][name] == pytest.approx([row[metric] for row in run.history], rel=1e-5)
 
 
+def test_the_variance_is_the_one_that_the_run_said(tmp_path: Path) -> None:
+    run = replace(made_up("swimmer", "cv", 0, 100.0), variance=3.8e-06)
+    run.write(tmp_path / "a.json")
+    made_up("swimmer", "cv", 1, 100.0).write(tmp_path / "b.json")
+    sources = gather([tmp_path])
+    cells = [row for _, row in content.run_rows(sources, all_series(sources), {})]
+    assert [row[-2] for row in cells] == ["3.8e-06", "–"]
+
+
 def test_all_runs_of_a_folder_are_shown_and_the_newest_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,7 +68,8 @@ def run_rows(sources: Sources, series: Sequence[Series], labels: Labels) -> list
             known = run.final["mean_action"], run.final["sampled"], run.untrained
             scores = [numbers.score(float(np.mean(values))) if values else "–" for values in known]
             scores[0] += f" {NO_REWARD}" if run.flat else ""
-            rows.append((groups.index(one.group), [*who, *scores, numbers.steps(one.steps)]))
+            variance = "–" if run.variance is None else f"{run.variance:.2g}"
+            rows.append((groups.index(one.group), [*who, *scores, variance, numbers.steps(one.steps)]))
     return rows
 
 
