@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -30,7 +30,15 @@ from quell.terminal.stopping import begun
 from quell.training.callbacks import Callback, Callbacks
 from quell.training.loggers import find_loggers
 from quell.training.loop import run_training
-from quell.training.methods import as_strategies, check_memory, falls_back, make_config, make_policy, make_task
+from quell.training.methods import (
+    as_strategies,
+    check_memory,
+    falls_back,
+    make_config,
+    make_policy,
+    make_task,
+    refuse_files,
+)
 from quell.training.state import finished, learned
 from quell.types import Array, Episodes, ObsStats, Rollouts
 
@@ -192,6 +200,7 @@ def resume(
     progress: bool = True,
     fork: bool = False,
     env: Any = None,
+    trust_files: bool = False,
     callbacks: Callbacks = (),
     log: str | Sequence[str] = (),
     **settings: Any,
@@ -201,10 +210,9 @@ def resume(
     Settings may extend it (`steps`; a last batch that was cut to fit the old budget stays so) or change how often it
     evaluates and saves. Anything else needs `fork=True`, which copies the run into a new folder and continues there
     with the change. What is your own has to be passed again: a strategy, or the environment (`env`, as it was given to
-    `train`).
+    `train`). Settings of its task that name files are used with `trust_files=True` alone.
     """
     run, compute = Run.open(path), compute_for(engine, workers)
-    task = None if env is None else as_task(env, run.config.horizon)
     with run:
         run.lock()
         run.warn_of_versions()
@@ -215,6 +223,8 @@ def resume(
         if differing and not fork:
             advice = "add `fork=True` to continue in a new folder with the change"
             raise UsageError(f"{differing} from what {str(path)!r} was trained with; {advice}")
+        written = {name: text for name, text in trained.task_settings.items() if wanted.task_settings.get(name) == text}
+        task = _task_of(wanted, env, {} if trust_files else written)
         display, others = _onlookers(wanted, progress, callbacks, log)
         if not differing:
             run.update_config(wanted)
@@ -234,7 +244,15 @@ def _onlookers(
     return Display(f"{config.task} {method}", config.steps) if progress else Callback(), others
 
 
-def _go(config: Config, run: Run, compute: Compute, task: Task | None, display: Callback, others: list[Any]) -> Result:
+def _task_of(config: Config, env: Any, untrusted: Mapping[str, Any]) -> Task:
+    """The environment that was passed, or the task that a run folder names, unless untrusted settings name files."""
+    if env is not None:
+        return as_task(env, config.horizon)
+    refuse_files(untrusted, config.task)
+    return make_task(config)
+
+
+def _go(config: Config, run: Run, compute: Compute, task: Task, display: Callback, others: list[Any]) -> Result:
     """Train; the display has been entered, the others are made and entered here."""
     begun(run.path)
     with ExitStack() as stack:
@@ -245,27 +263,42 @@ def _go(config: Config, run: Run, compute: Compute, task: Task | None, display: 
 
 
 def load(
-    path: Path | str, *, at: int | None = None, checkpoint: Checkpoint = "newest", env: Any = None, policy: Any = None
+    path: Path | str,
+    *,
+    at: int | None = None,
+    checkpoint: Checkpoint = "newest",
+    env: Any = None,
+    policy: Any = None,
+    trust_files: bool = False,
 ) -> Result:
     """A run's policy and history, from its newest intact checkpoint (or the newest up to iteration `at`).
 
     `checkpoint="best"` is the policy whose evaluation was best by then. `env` and `policy` are as they were given to
-    `train`, if they are your own. `zoo:NAME` is a policy that comes with quell.
+    `train`, if they are your own. `zoo:NAME` is a policy that comes with quell. Where settings of the task name files,
+    these are opened with `trust_files=True` alone: a folder from anywhere could name any.
     """
     if checkpoint not in get_args(Checkpoint):
         raise UsageError(f"`checkpoint={checkpoint!r}` must be newest or best")
     run = Run.open(zoo.located(path))
     run.warn_of_versions()
-    return _loaded(run, policy, env, at, checkpoint)
+    return _loaded(run, policy, env, at, checkpoint, trust_files=trust_files)
 
 
-def _loaded(run: Run, own: Any, env: Any, at: int | None = None, checkpoint: Checkpoint = "newest") -> Result:
+def _loaded(
+    run: Run,
+    own: Any,
+    env: Any,
+    at: int | None = None,
+    checkpoint: Checkpoint = "newest",
+    *,
+    trust_files: bool = False,
+) -> Result:
     saved = load_newest(run.checkpoints, at_most=at)
     if saved is None:
         upto = "" if at is None else f" up to iteration {at}"
         raise UsageError(f"{shown(run.path)!r} has no intact checkpoint{upto}")
     config = replace(run.config_of(saved[1]), {"policy": own} if own else {})
-    task = as_task(env, config.horizon) if env is not None else make_task(config)
+    task = _task_of(config, env, {} if trust_files else config.task_settings)
     policy = make_policy(config, task)
     newest, best = learned(policy, saved)
     chosen = best if checkpoint == "best" else newest

@@ -160,6 +160,16 @@ def moved_outside(name: str) -> Spoil:
     return spoil
 
 
+def names_a_file(text: str) -> Spoil:
+    """A setting that gymnasium.make would open: `made` is a pipe, in which it waits for ever."""
+
+    def spoil(run: Path) -> None:
+        os.mkfifo(run / "made")
+        config({"task": "gym:Hopper-v5", "task_settings": {"xml_file": text.format(run=run)}})(run)
+
+    return spoil
+
+
 def hard_link(name: str) -> Spoil:
     def spoil(run: Path) -> None:
         (run / name).unlink(missing_ok=True)
@@ -227,6 +237,8 @@ SETTINGS: dict[str, list[Any]] = {
     "nonsense": [1],
     "__class__": ["x"],
 }
+FILES = ["./made", "{run}/made", "made", "/dev/zero", "~/made", "../made", "file:made", "$HOME/made", "\\made"]
+"""What an environment may take for a file's name, or for that of a module."""
 COUNTS: dict[str, list[Any]] = {
     "iteration": [-1, "x", None, 1.5, 10**30, 7777],
     "steps": [-1, "many", None, True, math.nan, math.inf, [], {}],
@@ -258,6 +270,8 @@ def _cases() -> Iterator[Case]:
     for name, values in COUNTS.items():
         for value in values:
             yield Case(f"state {name} = {value!r:.30}", state({name: value}))
+    for text in FILES:
+        yield Case(f"a setting names the file {text!r}", names_a_file(text))
     for name in ("iteration", "steps", "obs_count", "config"):
         yield Case(f"state without {name}", state({}, without=(name,)))
     for name in ("seconds", "trouble", "episode_length"):

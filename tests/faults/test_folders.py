@@ -11,6 +11,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -326,6 +327,31 @@ def test_no_name_in_a_folder_steers_the_terminal(
     seen = re.sub("\x1b\\[[01]m", "", told.out + told.err)
     assert seen.count("zzzzzzzzz") == 5
     assert [c for c in seen if not c.isprintable() and c != "\n"] == []
+
+
+@pytest.mark.usefixtures("in_process")
+def test_files_that_settings_name_are_opened_where_that_is_trusted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By whoever gave them, to `train` or now, or who says that the folder may be trusted."""
+    model = tmp_path / "own.xml"
+    model.write_bytes((Path(gymnasium.__file__).parent / "envs/mujoco/assets/hopper.xml").read_bytes())
+    settings: dict[str, Any] = {"horizon": 5, "pairs": 1, "steps": 10, "eval_episodes": 1, "workers": 1}
+    settings |= {"task_settings": {"xml_file": str(model)}, "progress": False}
+    path = quell.train("gym:Hopper-v5", method="es", out=tmp_path, **settings).path
+    refused = r"name a file for gym:Hopper-v5 to open \(xml_file = '/.*own.xml'\): add `trust_files=True` if you know"
+    with pytest.raises(UsageError, match=refused):
+        quell.load(path)
+    with pytest.raises(UsageError, match=refused):
+        quell.resume(path, steps=20, progress=False)
+    assert main(["eval", str(path)]) == 2
+    assert "add `--trust-files` if you know where the folder is from" in capsys.readouterr().err
+    assert quell.load(path, trust_files=True).iteration == 1
+    assert quell.load(path, env=quell.task("gym:Hopper-v5", xml_file=str(model))).iteration == 1
+    assert main(["eval", str(path), "--trust-files", "--episodes", "1", "--workers", "1"]) == 0
+    assert main(["resume", str(path), "--trust-files", "--steps", "20", "--workers", "1"]) == 0
+    other = {"xml_file": "hopper.xml"}  # which is Gymnasium's own
+    assert quell.resume(path, fork=True, task_settings=other, steps=30, workers=1, progress=False).finished
 
 
 HOSTILE = {

@@ -180,7 +180,12 @@ print(code, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 WHOLE = [
     *("config.json is fifo", "arrays.safetensors is 3 GiB of holes", "state: deep lists", "metrics is endless device"),
     *("task = 'gym:os:system'", "safetensors: million axes", "policy.hidden = [1000000000, 1000000000]"),
-    *("edited policy.activation", "state of a newer quell", "safetensors: strange names"),
+    *(
+        "a setting names the file './made'",
+        "edited policy.activation",
+        "state of a newer quell",
+        "safetensors: strange names",
+    ),
 ]
 
 

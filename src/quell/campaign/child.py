@@ -54,7 +54,7 @@ def run(job: Job) -> int:
         state = run_training(job.config, folder, compute=Cpu(workers=1), callbacks=[Reporter()], task=task)
         if not state.finished(job.config):
             return STOPPED
-        record_of(load(folder.path, env=task), job.episodes, job.label).write(job.record)
+        record_of(load(folder.path, env=task, trust_files=True), job.episodes, job.label).write(job.record)
     made_with = json.loads((folder.path / "versions.json").read_bytes())
     spent = sum(os.times()[:4])  # by this process and its workers, which have ended; in the last attempt alone
     times = {"seconds": state.seconds, "core_seconds": spent}

@@ -42,11 +42,13 @@ class OfRun:
     """As of this iteration: from the newest checkpoint up to it."""
     trust_import: Annotated[str | None, UNSET] = None
     """module:function that makes the environment, if it is your own; the module is imported."""
+    trust_files: bool = False
+    """Open the files that settings of the run's task name: you know where the folder is from."""
 
     def load(self) -> Result:
         run = find_run(self.run)
         env = own_task(self.trust_import, Run.open(run).config.horizon)
-        return load(run, at=self.at, checkpoint=self.checkpoint, env=env)
+        return load(run, at=self.at, checkpoint=self.checkpoint, env=env, trust_files=self.trust_files)
 
 
 def described(result: Result) -> str:

@@ -164,5 +164,7 @@ class ResumeFlags:
 
     fork: bool = False
     """Continue in a new folder, with changed settings allowed."""
+    trust_files: bool = False
+    """Open the files that settings of the run's task name: you know where the folder is from."""
     log: tuple[Literal["wandb", "mlflow"], ...] = ()
     """Trackers to tell besides; each needs its extra."""

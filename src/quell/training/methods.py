@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -404,6 +406,18 @@ def find_task(config: Config) -> Task:
     if config.horizon is not None:
         settings["horizon"] = config.horizon
     return quell.tasks.get(config.task, **settings)
+
+
+FILE_LIKE = re.compile(r"[/\\~$:]|^\.")
+"""What a text has that may be the name of a file, or of something to import."""
+
+
+def refuse_files(settings: Mapping[str, Any], task: str) -> None:
+    """Raise UsageError if settings of a task, which somebody else may have written, name files for it to open."""
+    for name, text in settings.items():
+        if isinstance(text, str) and (FILE_LIKE.search(text) or os.path.lexists(text)):
+            opens = f"this run's settings name a file for {task:.80} to open ({name:.80} = {text!r:.80})"
+            raise UsageError(f"{opens}: add `trust_files=True` if you know where the folder is from")
 
 
 def make_policy(config: Config, task: Task) -> Policy:
