@@ -1,9 +1,9 @@
 """Every block of code on README and the pages runs, in a version that takes seconds.
 
-Python blocks of a page run one after the other, as in a notebook; `quell.train` and `quell.variance` do what is asked
-with tiny budgets on one worker. Lines of bash blocks are carried out in the same way if they are quell's own; what
-takes long even when it is tiny is among the slow tests. Lines of other programs, and quell's that need a cluster, are
-carried out by test_page_programs.py.
+A block of Python is copied alone and runs alone, with nothing imported, unless its first line says that it goes on from
+the one above; `quell.train` and `quell.variance` do what is asked with tiny budgets on one worker. Lines of bash blocks
+are carried out in the same way if they are quell's own; what takes long even when it is tiny is among the slow tests.
+Lines of other programs, and quell's that need a cluster, are carried out by test_page_programs.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from made_up import small_group
 from pages import PAGES, PROGRAMS, ROOT, blocks, lines
@@ -30,6 +29,7 @@ LONG_FLAGS = {"--video", "--seeds"}
 """And these, which start a renderer or many processes."""
 QUIET: dict[str, Any] = {"workers": 1, "progress": False}
 TINY: dict[str, Any] = {"steps": 20, "pairs": 2, "batch_steps": 0, "eval_episodes": 1, **QUIET}
+GOES_ON = "# goes on from the block above"
 MY_MODULE = "import gymnasium\ndef make_env():\n    return gymnasium.make('Pendulum-v1', max_episode_steps=10)\n"
 
 
@@ -77,11 +77,12 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("page", with_blocks("python"))
 def test_python_blocks_run(page: Path, workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    names: dict[str, Any] = {"obs": np.zeros(17)}
+    names: dict[str, Any] = {}
     if page.name == "output.md":
         quell.train("lqr-302", method="es")  # a run to read
     for language, text in blocks(page):
         if language == "python":
+            names = names if text.startswith(GOES_ON) else {}
             exec(compile(text, page.name, "exec"), names)
 
 
@@ -108,9 +109,9 @@ def prepare(words: list[str], folder: Path) -> None:
     for word in words:
         if word.startswith(("results", "runs/seeds", "runs/sweeps")):
             small_group(folder / word)
-        elif match := re.fullmatch(r"runs/([\w-]+)(?:/([\w+-]+)/([\w-]+))?", word):
+        elif match := re.fullmatch(r"runs/([\w-]+)", word):
             if not (folder / word).exists():
-                quell.train(match[1], method=match[2] or "cv", name=match[3])
+                quell.train(match[1])
         elif word == "runs" and not (folder / word).exists():
             quell.train("lqr-302", method="es")
 
@@ -127,6 +128,12 @@ def test_bash_blocks_run(page: Path, workplace: Path, capsys: pytest.CaptureFixt
             else:
                 assert program in ("quell", "ray", *PROGRAMS), f"{page.name}: {program}"
     shutil.rmtree(workplace / "runs", ignore_errors=True)
+
+
+@pytest.mark.parametrize("page", with_blocks("bash"))
+def test_no_line_names_a_run_that_only_its_writer_has(page: Path) -> None:
+    for language, text in blocks(page):
+        assert language != "bash" or not re.search(r"/\d+-\d{8}-\d{6}", text), f"{page.name}: {text}"
 
 
 def without(words: list[str], *flags: str) -> list[str]:
