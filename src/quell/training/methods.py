@@ -416,7 +416,7 @@ def refuse_files(settings: Mapping[str, Any], task: str) -> None:
     """Raise UsageError if settings of a task, which somebody else may have written, name files for it to open."""
     for name, text in settings.items():
         if isinstance(text, str) and (FILE_LIKE.search(text) or os.path.lexists(text)):
-            opens = f"this run's settings name a file for {task:.80} to open ({name:.80} = {text!r:.80})"
+            opens = f"this run's settings name a file for {task:.80} to open ({name:.80} = {text!r:.300})"
             raise UsageError(f"{opens}: add `trust_files=True` if you know where the folder is from")
 
 
