@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
 import pytest
 
 import quell
-from quell.errors import UsageError, as_flags, did_you_mean, flag
+from quell.errors import UsageError, as_flags, did_you_mean, flag, resuming
+from quell.runs import Run
+from quell.training.methods import make_config
 
 
 @pytest.mark.parametrize(
@@ -25,6 +32,22 @@ from quell.errors import UsageError, as_flags, did_you_mean, flag
 )
 def test_the_words_of_the_command_line(python: str, flags: str) -> None:
     assert as_flags(python) == flags
+
+
+def test_commands_that_are_suggested_can_be_pasted(tmp_path: Path) -> None:
+    """A shell takes the path as one word, whatever it is made of, and runs nothing of it."""
+    hostile = tmp_path / "q x" / "$(touch ran); `touch ran`"
+    line = resuming(hostile)
+    assert shlex.split(line) == ["quell", "resume", str(hostile)]
+    heard = subprocess.run(["sh", "-c", f'quell() {{ printf "%s" "$2"; }}; {line}'], capture_output=True, cwd=tmp_path)
+    assert heard.stdout.decode() == str(hostile)
+    assert not (tmp_path / "ran").exists()
+    config = make_config("lqr", "es")
+    with Run.create(config, tmp_path / "q x", "a") as run, pytest.raises(UsageError, match=r"quell resume '.*q x/.*'"):
+        Run.create(config, tmp_path / "q x", run.path.name)
+    for path in Path(quell.__file__).parent.rglob("*.py"):
+        found = re.findall(r"quell resume \{(?!shlex\.quote)\S*", path.read_text())
+        assert not found, f"{path} suggests a command without quotes: {found}"
 
 
 def test_python_errors_speak_python() -> None:

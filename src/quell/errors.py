@@ -2,6 +2,7 @@
 
 import difflib
 import re
+import shlex
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -103,6 +104,11 @@ def _as_flag(match: re.Match[str]) -> str:
         return f"`--{parents}{dot}{'' if value == 'True' else 'no-'}{last}`"
     quoted = re.fullmatch(r"\(.*\)|'.*'", value)
     return f"`--{name} {value[1:-1].replace(',', '') if quoted else value}`"
+
+
+def resuming(folder: Path) -> str:
+    """The command that goes on with a run, to be pasted into a shell."""
+    return f"quell resume {shlex.quote(shown(folder))}"
 
 
 def flag(name: str) -> str:

@@ -13,7 +13,7 @@ from quell import zoo
 from quell.api import Checkpoint, Result, load
 from quell.commands.arguments import UNSET
 from quell.commands.settings import own_task
-from quell.errors import shown
+from quell.errors import resuming, shown
 from quell.runs import Run
 from quell.runs.find import newest
 from quell.runs.record import comparable, known, variance_ratio
@@ -65,7 +65,7 @@ def report(result: Result) -> int:
     """A finished run in a few lines, or how to go on with one that was asked to stop; the exit code."""
     if not result.finished:
         say(f"stopped after {result.steps:,} steps; saved. Continue with:")
-        say(f"  quell resume {shown(result.path)}")
+        say(f"  {resuming(result.path)}")
         return 128 + (result.signal or signal.SIGINT)
     config = result.config
     tell(f"{config.task}  {config.method}  seed {config.seed}: {result.steps:,} steps, {result.iteration} iterations")

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from quell.config import Config, changed, check_out, check_run_name, from_dict, replace, to_dict
-from quell.errors import UsageError, shown
+from quell.errors import UsageError, resuming, shown
 from quell.runs import checkpoint, files
 from quell.threads import xla_threads
 
@@ -63,7 +63,7 @@ class Run(AbstractContextManager["Run"]):
                 break
             except FileExistsError:
                 if name is not None:
-                    advice = f"continue it with `quell resume {shown(path)}` or choose another `name=...`"
+                    advice = f"continue it with `{resuming(path)}` or choose another `name=...`"
                     raise UsageError(f"run folder {shown(path)!r} exists already; {advice}") from None
         run = Run(path)
         try:

@@ -4,7 +4,7 @@ import warnings
 from contextlib import closing
 
 from quell.config import Config
-from quell.errors import EngineFailure, QuellError, TroubleError, shown
+from quell.errors import EngineFailure, QuellError, TroubleError, resuming, shown
 from quell.rollout import Compute
 from quell.runs import Run, checkpoint
 from quell.runs.metrics import MetricsWriter
@@ -71,7 +71,7 @@ def _loop(trainer: Trainer, state: TrainState, run: Run, writer: MetricsWriter, 
                 failed += 1
                 text = f"iteration {state.iteration} could not be saved: {error.strerror or error}"
                 if last or stopping() or failed >= FAILED_SAVES:
-                    raise QuellError(f"{text}; the last checkpoint is intact: quell resume {shown(run.path)}") from None
+                    raise QuellError(f"{text}; the last checkpoint is intact: {resuming(run.path)}") from None
                 warnings.warn(text, stacklevel=2)
     return state
 
@@ -84,8 +84,8 @@ def _saved_in_need(run: Run, state: TrainState, config: Config) -> str:
         failed = (
             f"iteration {state.iteration} could not be saved: {error.strerror or error}; the last checkpoint is intact"
         )
-        return f"{failed}: quell resume {shown(run.path)}"
-    return f"saved after iteration {state.iteration}: quell resume {shown(run.path)}"
+        return f"{failed}: {resuming(run.path)}"
+    return f"saved after iteration {state.iteration}: {resuming(run.path)}"
 
 
 def _save(run: Run, state: TrainState, config: Config) -> None:
