@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from quell.cli import main
 from quell.errors import UsageError
 from quell.keys import Purpose, generator
 from quell.rollout.cluster import Ray
+from quell.rollout.cluster.host import versions
 from quell.rollout.cluster.session import Session
 from quell.rollout.cpu import Cpu
 from quell.types import Episodes
@@ -150,7 +152,7 @@ def test_worker_cores(cores: int, cluster: set[str], monkeypatch: pytest.MonkeyP
     engine: Any = made.engine
     assert engine.fleet._cores == cores
     (member,) = engine.fleet.members
-    assert len(children(member.where[1])) == cores
+    assert len(children(member.process)) == cores
     assert run(made, 2)[0] == local(2)
 
 
@@ -166,6 +168,15 @@ def children(pid: int) -> list[str]:
         if parent == pid and "quell.rollout.cpu.worker" in line:
             found.append(entry.name)
     return found
+
+
+def test_a_machine_with_other_versions_is_refused(cluster: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one line that names the node and both versions, before anything is computed."""
+    real = versions(["numpy"])["numpy"]
+    monkeypatch.setattr("quell.rollout.cluster.fleet.versions", lambda names: {**versions(names), "numpy": "0.1"})
+    where = rf"{re.escape(socket.gethostname())} \(127\.0\.0\.1\)"
+    with pytest.raises(UsageError, match=rf"^node {where} is not used: it has numpy {re.escape(real)} \(here 0\.1\)$"):
+        trainer(Ray(workers=2))
 
 
 def test_states_travel(cluster: set[str]) -> None:

@@ -6,11 +6,14 @@ import hashlib
 import json
 import os
 import random
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +28,7 @@ from quell.errors import EngineFailure
 from quell.rollout.cluster import Ray
 from quell.rollout.cluster.fleet import Patience
 from quell.rollout.cluster.session import LOCAL_ENVIRONMENT, _descendants
-from quell.runs import checkpoint
+from quell.runs import Run, checkpoint
 from quell.training.iteration import Trainer
 
 pytestmark = [
@@ -56,7 +59,7 @@ def ready(made: Trainer) -> int:
 
 
 def pids(made: Trainer) -> list[int]:
-    return [m.where[1] for m in made.engine.fleet.members if m.ready and m.alive]  # type: ignore[attr-defined]
+    return [m.process for m in made.engine.fleet.members if m.ready and m.alive]  # type: ignore[attr-defined]
 
 
 def wait_for(made: Trainer, workers: int, seconds: float = 60.0) -> None:
@@ -163,6 +166,80 @@ def test_one_worker_then_three_then_two(machines: Any) -> None:
     found, _ = run(made, between)
     assert (seen[0], seen[3], seen[-1]) == (1, 3, 2)
     assert found == local(7)
+
+
+def test_a_machine_with_another_quell_is_left_alone(machines: Any, tmp_path: Path) -> None:
+    """It joins first, and would compute something else; the run goes on with the other, to the same bits."""
+    copy = shutil.copytree(Path(quell.__file__).parent, tmp_path / "quell", ignore=shutil.ignore_patterns("zoo"))
+    (copy / "__init__.py").write_text((copy / "__init__.py").read_text().replace("0.1.0", "0.2.0"))
+    swimmer = copy / "rollout/simulate.py"
+    swimmer.write_text(swimmer.read_text().replace("rewards", "awards"))  # would not even run
+    machines.add_node(num_cpus=1, env_vars={"PYTHONPATH": str(tmp_path)})
+    machines.add_node(num_cpus=1)
+    number = re.escape(quell.__version__)
+    line = rf"node \S+ \(127.0.0.1\) is not used: it has quell 0.2.0 \(source \w+\) \(here {number} \(source \w+\)\)"
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", UserWarning)
+        made = trainer(Ray(address=machines.address))
+        wait_for(made, 1)
+        found, _ = run(made, lambda made, done: done < 3 and ready(made) == 1)
+    (said,) = [str(one.message) for one in told if issubclass(one.category, UserWarning)]
+    assert re.fullmatch(line, said), said
+    assert found == local(3)
+    assert made.engine.metrics()["cluster/lost"] == 0
+
+
+def test_a_lost_head_ends_the_run_saved_and_says_how_to_go_on(machines: Any, tmp_path: Path) -> None:
+    machines.add_node(num_cpus=1)
+    settings = [
+        *COMMAND,
+        "--steps",
+        "100000000",
+        "--checkpoint-every",
+        "1000000",
+        "--out",
+        str(tmp_path),
+        "--name",
+        "x",
+    ]
+    driver, path = command(*settings, "--engine", "ray", "--address", machines.address), tmp_path / "walker2d/cv/x"
+    deadline = time.monotonic() + 120
+    while len(list(Run(path).metrics())) < 3 and driver.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    for processes in machines.head_node.all_processes.values():
+        for one in processes:
+            os.kill(one.process.pid, signal.SIGKILL)
+    began = time.monotonic()
+    _, errors = driver.communicate(timeout=90)
+    took = time.monotonic() - began
+    print(f"ended {took:.1f} s after its head")
+    assert driver.returncode == 1
+    assert f"head ({machines.address}) has not answered for 15 s" in errors.decode()
+    done = list(Run(path).metrics())[-1]["iteration"]
+    assert f"saved after iteration {done}: quell resume {path}" in errors.decode()
+    assert checkpoint.iterations(path / "checkpoints")[-1] == done
+    assert took < 45, "Ray itself would end the process after 60"
+
+
+def test_a_hung_simulation_is_replaced_after_the_timeout_given() -> None:
+    """The process that simulates stands still, not the worker, which answers all the while."""
+    stopped: list[int] = []
+
+    def between(made: Trainer, done: int) -> bool:
+        if done == 1:
+            stopped.extend(_descendants(pids(made)[0]))
+            for process in stopped:
+                os.kill(process, signal.SIGSTOP)
+        return done < 3
+
+    made = trainer(Ray(workers=1, worker_timeout=4.0))
+    began = time.monotonic()
+    found, _ = run(made, between, seconds=100)
+    assert stopped
+    assert time.monotonic() - began < 60, "120 s is what the engine of one machine would wait"
+    assert made.engine.metrics()["cluster/lost"] == 0
+    assert found == local(3)
 
 
 def test_all_workers_lost_stops_the_run_with_a_checkpoint(machines: Any, tmp_path: Path) -> None:
@@ -275,7 +352,7 @@ def test_nothing_of_ray_outlives_a_kill(victim: str, tmp_path: Path) -> None:
     while any(map(is_running, processes)) and time.monotonic() < ended + 20:
         time.sleep(0.05)
     assert time.monotonic() - ended < 10
-    assert b"quell resume" in driver.communicate()[1]
+    assert f"quell resume {path}".encode() in driver.communicate()[1]
     assert driver.returncode == (-signal.SIGKILL if victim == "driver" else 1)
     steps = str(json.loads((path / "metrics.jsonl").read_text().splitlines()[-1])["steps"] + 500)
     plain = command(*COMMAND, "--steps", steps, "--out", str(tmp_path), "--name", "plain", "--workers", "1")

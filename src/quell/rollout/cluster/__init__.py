@@ -21,7 +21,8 @@ class Ray:
     worker_cores: Annotated[int, SIZE] = 1
     """Cores per worker."""
     worker_timeout: Annotated[float, POSITIVE] = 60.0
-    """Seconds without a sign of life after which a worker is replaced and its work done by another."""
+    """Seconds without a sign of life after which a worker is replaced and its work done by another; and seconds without
+    a single environment step after which a worker replaces its own processes."""
 
     @property
     def processes(self) -> int:

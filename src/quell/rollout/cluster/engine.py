@@ -28,7 +28,8 @@ class RayEngine(Engine):
         self, task: Task, problem: Problem, compute: Ray, *, members: int, states: int, patience: Patience | None = None
     ) -> None:
         self._horizon, cores = task.horizon, compute.worker_cores
-        local = partial(CpuEngine, task, problem, Cpu(workers=cores), members=members, states=states)
+        inner = Cpu(workers=cores, worker_timeout=compute.worker_timeout)
+        local = partial(CpuEngine, task, problem, inner, members=members, states=states)
         self._session = Session(compute.address, compute.processes * cores)
         count = compute.processes if self._session.local else compute.workers
         patience = patience or Patience(compute.worker_timeout, max(120.0, 2 * compute.worker_timeout))
@@ -106,7 +107,7 @@ class RayEngine(Engine):
 
 def _calling(method: str, *arguments: Any) -> Callable[[Any], Any]:
     """What asks a worker for something."""
-    return lambda actor: getattr(actor, method).options(concurrency_group="work").remote(*arguments)
+    return lambda actor: actor.call.options(concurrency_group="work").remote(method, *arguments)
 
 
 def _joined(parts: list[Rollouts], width: int) -> Rollouts:

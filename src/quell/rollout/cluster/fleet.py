@@ -9,25 +9,34 @@ is the same: forget the worker, start another, give its job to whoever is idle. 
 * Overdue: the call takes far longer than any before it. The limit doubles with every attempt at the same job, so a job
   that truly takes long is finished in the end; no episode is ever cut short to meet a deadline.
 
+A worker whose machine has other versions of what decides the numbers is refused, and its machine left alone. Where the
+cluster's head is gone, the run ends, saved, before Ray ends the process.
+
 Only time during which this process was attentive counts, so a suspended laptop loses nobody.
 """
 
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from quell.errors import EngineFailure, QuellError, WorkerLost
+from quell.errors import EngineFailure, QuellError, UsageError, WorkerLost
+from quell.rollout.cluster import host
+from quell.rollout.cluster.host import Host, versions
+from quell.rollout.cluster.lookout import Lookout
 from quell.rollout.cluster.worker import Worker
 from quell.rollout.cpu.engine import CpuEngine
+from quell.runs.folder import RECORDED_PACKAGES
 
 TICK = 0.5  # the longest wait before faults are looked for again
-LOOK = 2.0  # between looks at what the cluster offers
 GATHER = 10.0  # how long the first iteration waits for workers still starting, once one is ready
 BEATS = 8  # pings within the time after which a worker counts as silent
 ATTEMPTS = 10  # a job that has lost this many workers is what kills them
 OVERDUE = 20.0  # times the longest call so far
+DECIDING = [name for name in RECORDED_PACKAGES if name != "ray"]  # the numbers, that is; Ray compares its own version
 
 
 @dataclass(frozen=True)
@@ -37,6 +46,7 @@ class Patience:
     silence: float = 60.0  # a worker that answers nothing
     stall: float = 120.0  # no worker at all
     call: float = 600.0  # a call is never overdue before this
+    head: float = 15.0  # the head takes no connections, or says nothing; Ray itself waits 60
 
 
 @dataclass(eq=False)
@@ -62,7 +72,7 @@ class Member:
     busy: float = 0.0  # since it was given its job
     idle: float = 0.0  # of that, how long it has said that it works on nothing
     repeats: int = 0  # how often it was asked again
-    where: tuple[str, int] = ("", 0)  # host and process id
+    process: int = 0  # its number, once it has introduced itself
 
     @property
     def ready(self) -> bool:
@@ -79,22 +89,32 @@ class Fleet:
         import ray
 
         self._ray, self._cores, self._count, self._most, self._patience = ray, cores, count, most, patience
-        self._local = ray.put(local)
+        ray.cloudpickle.register_pickle_by_value(host)  # as code: what a machine has of quell may be another
+        self._packed = ray.put(ray.cloudpickle.dumps(partial(Worker, local)))
+        self._versions = versions(DECIDING)
         self._actors = ray.remote(
             num_cpus=cores,
             max_restarts=0,
             max_task_retries=0,  # Ray's own retries would not know that a replacement is already at work
             concurrency_groups={"work": 1, "ping": 1},
             allow_out_of_order_execution=True,  # a call that was lost on the way must not hold up the next
-        )(Worker)
+        )(Host)
+        self._lookout = Lookout()
         self.members: list[Member] = []
         self.lost = self.reissued = self._wanted = self._failed_starts = 0  # failed starts: in a row
-        self._slowest = self._stalled = 0.0
+        self._refused: dict[str, str] = {}  # nodes whose versions differ, and how
+        self._looks = 0
+        self._slowest = self._stalled = self._unseen = 0.0
         self._why = "none could be started"
-        self._ticked = self._next_look = self._next_start = time.monotonic()
-        self._gather()
+        self._ticked = self._next_start = time.monotonic()
+        try:
+            self._gather()
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
+        self._lookout.close()
         for member in self.members:
             self._kill(member)
         self.members = []
@@ -125,19 +145,23 @@ class Fleet:
             self._recruit()
             self._listen()
             self._lose_the_faulty()
+            if self._refused and not self._offered:
+                raise UsageError("; ".join(self._refused.values()))
             first = first or (time.monotonic() if self.ready else None)
+
+    @property
+    def _offered(self) -> int:
+        """How many workers the cluster has room for, on nodes with our versions."""
+        nodes = [node for node in self._lookout.nodes if node["NodeID"] not in self._refused]
+        return sum(int(node["Resources"].get("CPU", 0) // self._cores) for node in nodes)
 
     def _recruit(self) -> None:
         """Start as many workers as are missing; after failed starts, ever less often."""
-        now = time.monotonic()
-        if now >= self._next_look:
-            self._next_look = now + LOOK
-            nodes = [] if self._count else [node for node in self._ray.nodes() if node["Alive"]]
-            offered = sum(int(node["Resources"].get("CPU", 0) // self._cores) for node in nodes)
-            self._wanted = min(self._count or offered, self._most)
-        while len(self.members) < self._wanted and now >= self._next_start:
-            actor = self._actors.remote(self._local)
-            self.members.append(Member(actor, actor.start.options(concurrency_group="work").remote()))
+        self._wanted = min(self._count or self._offered, self._most)
+        elsewhere = {"label_selector": {"ray.io/node-id": f"!in({','.join(self._refused)})"}} if self._refused else {}
+        while len(self.members) < self._wanted and time.monotonic() >= self._next_start:
+            actor = self._actors.options(**elsewhere).remote(self._packed)
+            self.members.append(Member(actor, actor.introduce.options(concurrency_group="work").remote(DECIDING)))
 
     def _assign(self, todo: deque[Job]) -> None:
         """Give idle workers jobs: what they hold the data for first, then what no living worker does."""
@@ -169,6 +193,8 @@ class Fleet:
             member.quiet += passed if member.ready else 0.0
             member.busy += passed
         self._stalled = 0.0 if self.ready else self._stalled + passed
+        self._unseen = 0.0 if self._lookout.looks != self._looks else self._unseen + passed
+        self._looks = self._lookout.looks
         return [(owner[ref], result) for ref in answered for result in self._answer(owner[ref], ref)]
 
     def _answer(self, member: Member, ref: Any) -> list[Any]:
@@ -190,12 +216,32 @@ class Fleet:
             if ref == member.ping:
                 member.ping = None
                 self._compare(member, working=result)
+            elif ref == member.starting and not member.process:
+                self._admit(member, result)
             elif ref == member.starting:
-                member.where, member.starting, self._failed_starts = result, None, 0
+                member.starting, self._failed_starts = None, 0
             else:
                 member.call, self._slowest = None, max(self._slowest, member.busy)
                 return [result]
         return []
+
+    def _admit(self, member: Member, told: dict[str, Any]) -> None:
+        """Have a worker start, unless its versions are not ours: then its node is left alone from here on."""
+        ours, theirs, node = self._versions, told["versions"], told["node"]
+        differing = [
+            f"{name} {theirs[name]} (here {ours[name]})" for name in ours if theirs.get(name, ours[name]) != ours[name]
+        ]
+        if not differing:
+            member.process = told["process"]
+            member.starting = member.actor.start.options(concurrency_group="work").remote()
+            return
+        self.members.remove(member)
+        self._kill(member)
+        if node not in self._refused:
+            self._why = f"node {told['host']} ({told['address']}) is not used: it has {', '.join(differing)}"
+            self._refused[node] = self._why
+            if self._offered:  # else this is what ends the run
+                warnings.warn(self._why, stacklevel=2)
 
     def _compare(self, member: Member, *, working: bool) -> None:
         """What a worker says it does against what it should be doing."""
@@ -209,7 +255,8 @@ class Fleet:
         if ref == member.ping:
             member.ping = None
         elif ref == member.starting:
-            member.starting = member.actor.start.options(concurrency_group="work").remote()
+            ask, *told = (member.actor.start,) if member.process else (member.actor.introduce, DECIDING)
+            member.starting = ask.options(concurrency_group="work").remote(*told)
         else:
             assert member.job is not None
             member.call = member.job.submit(member.actor)
@@ -242,6 +289,9 @@ class Fleet:
             job.attempts += 1
             if job.attempts >= ATTEMPTS:
                 raise EngineFailure(f"{ATTEMPTS} Ray workers were lost over the same shard; the last: {self._why}")
+        if self._unseen > self._patience.head:
+            where, waited = self._lookout.head, self._patience.head
+            raise EngineFailure(f"the Ray cluster's head ({where}) has not answered for {waited:.0f} s")
         if self._stalled > (stall := self._patience.stall):
             raise EngineFailure(f"no Ray worker for {stall:.0f} s; the last was lost because: {self._why}")
         return left

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from quell.errors import QuellError, UsageError, require
-from quell.terminal.stopping import handlers_kept
+from quell.terminal.stopping import handlers_kept, last_words
 
 CONNECT_SECONDS = 5.0  # for the TCP connection
 CHECK_SECONDS = 20.0  # for Ray's own answer
@@ -26,9 +26,8 @@ LOCAL_ENVIRONMENT = {
 WATCHDOG = """
 import os, signal, sys
 if not os.read(0, 1):  # nobody said goodbye: the driver is no more, which Ray sees to itself if its node dies
-    print("quell: error: killed, or lost with Ray's node; a run goes on from its last checkpoint with "
-          "`quell resume RUN`", file=sys.stderr, flush=True)
-for pid, started in (word.split(":") for word in sys.argv[1:]):
+    print("quell: error:", sys.argv[1], file=sys.stderr, flush=True)
+for pid, started in (word.split(":") for word in sys.argv[2:]):
     try:
         with open(f"/proc/{pid}/stat") as file:
             if file.read().rpartition(")")[2].split()[19] == started:
@@ -60,9 +59,9 @@ class Session:
             warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
             if address is None:
                 _start_local(cpus)
-                self._watchdog = _watch(_descendants(os.getpid()))
             else:
                 _connect(address)
+            self._watchdog = _watch(_descendants(os.getpid()) if self.local else ())
 
     def close(self) -> None:
         if self._ours:
@@ -90,15 +89,14 @@ def _job() -> Any:
     return job
 
 
-def _watch(pids: Sequence[int]) -> subprocess.Popen[bytes] | None:
-    """Have these processes killed with this one, however it ends."""
+def _watch(pids: Sequence[int]) -> subprocess.Popen[bytes]:
+    """Have these processes killed with this one, however it ends, and the way to go on named."""
     words = []
     for pid in pids:
         with suppress(OSError):
             words.append(f"{pid}:{Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[19]}")
-    if not words:
-        return None
-    command = [sys.executable, "-I", "-S", "-c", WATCHDOG, *words]
+    told = last_words("killed, or lost with Ray's node")
+    command = [sys.executable, "-I", "-S", "-c", WATCHDOG, told, *words]
     return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
 
 

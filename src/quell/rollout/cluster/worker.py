@@ -1,9 +1,6 @@
-"""What runs on an actor: the episodes of a shard, and then the contributions of its pairs."""
+"""What works on an actor: the episodes of a shard, and then the contributions of its pairs."""
 
-import os
-import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from quell.estimate import Estimator, Rows
@@ -23,29 +20,17 @@ class Request:
 
 
 class Worker:
-    """One actor. Arrays are addressed by the members' rows in the whole batch, of which it fills only its own."""
+    """One actor's. Arrays are addressed by the members' rows in the whole batch, of which it fills only its own."""
 
     def __init__(self, local: Callable[[], CpuEngine]) -> None:
-        self._local = local
-        self._started = self._working = False
+        self._engine = local()
         self._serial = -1
         self._rows: set[int] = set()  # of the batch with this serial number, the members held here
-
-    def start(self) -> tuple[str, int]:
-        """Make ready to work; (host, process id). Not done on construction, so that errors arrive as they are."""
-        if not self._started:  # it is asked again where the answer was lost
-            self._engine, self._started = self._local(), True
-        return socket.gethostname(), os.getpid()
-
-    def ping(self) -> bool:
-        """A sign of life, answered by a thread of its own: whether a call is being worked on."""
-        return self._working
 
     def rollout(self, request: Request, rows: range) -> Rollouts:
         """Run the episodes of some members and tell their scalars: trajectories stay here. Rewards are those up to the
         longest episode's end, or, where no estimator asks for more, returns [n, 1]."""
-        with self._work():
-            self._run(request, rows)
+        self._run(request, rows)
         played, cut = self._engine.results(request.episodes), slice(rows.start, rows.stop)
         steps, states = played.steps[cut], None if played.states is None else played.states[cut]
         rewards = played.rewards[cut, : int(steps.max())] if request.episodes.record else played.returns[cut, None]
@@ -58,20 +43,11 @@ class Worker:
         same bits, when it was another worker that ran them and is no more."""
         episodes, cut = request.episodes, blocks(request.episodes.pairs)
         members = range(2 * cut[leaves[0]].start, 2 * cut[leaves[-1]].stop)
-        with self._work():
-            held = self._serial == request.serial and self._rows.issuperset(members)
-            if estimator.needs.trajectories and not held:
-                self._run(request, members)
-            batch = Batch(request.theta, episodes, self._engine.results(episodes))
-            return self._engine.part(estimator, batch, rows, request.theta if theta is None else theta, leaves)
-
-    @contextmanager
-    def _work(self) -> Iterator[None]:
-        self._working = True
-        try:
-            yield
-        finally:
-            self._working = False
+        held = self._serial == request.serial and self._rows.issuperset(members)
+        if estimator.needs.trajectories and not held:
+            self._run(request, members)
+        batch = Batch(request.theta, episodes, self._engine.results(episodes))
+        return self._engine.part(estimator, batch, rows, request.theta if theta is None else theta, leaves)
 
     def _run(self, request: Request, rows: range) -> None:
         if self._serial != request.serial:
