@@ -1,9 +1,13 @@
 # Two commands do everything on a fresh machine: `make run` and `make test`.
 PYTHON ?= python3
 BIN := .venv/bin
-INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check
+DEPENDENCIES := $(INSTALL) --require-hashes --requirement
+QUELL := $(INSTALL) --no-deps --no-build-isolation --editable .
+PINS := printf 'hatchling\neditables\n' | uv pip compile pyproject.toml - --universal --python-version 3.11.5 --generate-hashes \
+	--no-annotate --no-strip-extras --quiet $(UPGRADE)
 
-.PHONY: run test test-all lint docs check format clean
+.PHONY: run test test-all lint docs check format pins clean
 
 run: .venv/core  ## train the control variate against plain ES, show the comparison
 	$(BIN)/python examples/compare.py
@@ -33,15 +37,24 @@ format: .venv/dev
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "quell needs Python 3.11 or newer; say which: make PYTHON=python3.11"; exit 1; }
 	$(PYTHON) -m venv .venv
 
-.venv/core: .venv/bin/python pyproject.toml constraints.txt
+.venv/core: .venv/bin/python pyproject.toml requirements/core.txt
 	@echo "installing quell (about a minute) ..."
-	$(INSTALL) '.[plot,report,video]'
+	$(DEPENDENCIES) requirements/core.txt
+	$(QUELL)
 	@touch $@
 
-.venv/dev: .venv/bin/python pyproject.toml constraints.txt
+.venv/dev: .venv/bin/python pyproject.toml requirements/dev.txt
 	@echo "installing quell with everything the tests need (two minutes or so) ..."
-	$(INSTALL) '.[dev]'
+	$(DEPENDENCIES) requirements/dev.txt
+	$(QUELL)
 	@touch $@
+
+pins: export UV_CUSTOM_COMPILE_COMMAND = make pins
+pins:  ## constraints.txt and requirements/ after pyproject.toml has changed; `make pins UPGRADE=--upgrade`: newest versions
+	$(PINS) --extra dev --output-file requirements/dev.txt
+	echo "# Exact versions that are known to work together; written by: make pins" > constraints.txt
+	sed -n 's/\[.*\]==/==/; s/^\([a-z].*[^ ]\) *\\$$/\1/p' requirements/dev.txt >> constraints.txt  # constraints have no extras
+	$(PINS) --extra plot --extra report --extra video --constraint constraints.txt --output-file requirements/core.txt
 
 clean:
 	rm -rf site .venv .mypy_cache .pytest_cache .ruff_cache

@@ -26,7 +26,8 @@ from quell.training.methods import make_config
 SOURCE = ROOT / "src/quell"
 AXES = ("directions", "estimator", "step", "engine")
 NOT_OURS = {"backend-store-uri", "num-cpus", "head", "port", "generate", "against", "help", "constraint"}
-"""Flags of Ray, pip, MLflow and the benchmarks that pages mention."""
+NOT_OURS |= {"no-deps", "no-build-isolation", "require-hashes", "requirement", "upgrade"}
+"""Flags of Ray, pip, uv, MLflow and the benchmarks that pages mention."""
 
 
 def test_metrics_page_is_current() -> None:

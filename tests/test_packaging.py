@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import quell
+from quell.errors import EXTRAS, NEWER_PYTHON
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -71,16 +72,59 @@ def test_what_the_tests_and_the_site_need_is_in_the_dev_extra() -> None:
     dev = " ".join(PROJECT["optional-dependencies"]["dev"])
     for name in ("all", "docs", "hatchling", "readme-renderer", "pytest", "mypy", "ruff"):
         assert name in dev
-    pinned = {
-        line.partition("==")[0].lower().replace("_", "-") for line in (ROOT / "constraints.txt").read_text().split()
-    }
     wanted = [*PROJECT["dependencies"], *(x for several in PROJECT["optional-dependencies"].values() for x in several)]
-    names = {re.split(r"[\[><=~ ]", one)[0].lower().replace("_", "-") for one in wanted} - {"quell"}
-    assert names <= pinned, names - pinned
+    names = {canonical(re.split(r"[\[><=~; ]", one)[0]) for one in wanted} - {"quell"}
+    assert names <= pins("constraints.txt").keys(), names - pins("constraints.txt").keys()
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def pins(file: str) -> dict[str, str]:
+    """Package -> version, and where it is needed, as a file has it."""
+    found = re.findall(r"^([\w.-]+)(?:\[.*\])?==([^\\\n]+)", (ROOT / file).read_text(), re.MULTILINE)
+    assert len(found) == len(dict(found)), "a package is named twice"
+    return {canonical(name): told.strip() for name, told in found}
+
+
+def test_what_make_installs_is_pinned_and_hashed_as_the_constraints_have_it() -> None:
+    """`make pins` writes all three; what is changed by hand in one of them alone is noticed."""
+    dev, core = pins("requirements/dev.txt"), pins("requirements/core.txt")
+    assert dev == pins("constraints.txt")
+    assert {name: told.partition(" ")[0] for name, told in core.items()}.items() <= {
+        name: told.partition(" ")[0] for name, told in dev.items()
+    }.items()
+    assert {"hatchling", "editables", "matplotlib", "jinja2", "imageio-ffmpeg"} <= core.keys()
+    for name in ("dev", "core"):
+        text = (ROOT / f"requirements/{name}.txt").read_text()
+        for block in re.split(r"\n(?=\w)", text[text.index("\n", text.index("make pins")) + 1 :]):
+            assert re.search(r"\\\n    --hash=sha256:[0-9a-f]{64}", block), block[:80]
+        assert "://" not in text
+        assert "--index" not in text
+    makefile = (ROOT / "Makefile").read_text()
+    assert "--require-hashes" in makefile
+    assert "--no-deps --no-build-isolation --editable" in makefile
+
+
+def test_extras_are_empty_where_messages_say_so() -> None:
+    """Where a package is not ready-made, `quell[all]` leaves it out, and what needs it says what to do."""
+    requirement = pytest.importorskip("packaging.requirements").Requirement
+    extras = PROJECT["optional-dependencies"]
+    assert set(EXTRAS) == set(extras) - {"all", "docs", "dev"}
+    for extra in EXTRAS:
+        for minor in range(11, 16):
+            wanted = [requirement(one) for one in extras[extra]]
+            here = {"python_version": f"3.{minor}", "python_full_version": f"3.{minor}.0"}
+            left = [one for one in wanted if one.marker is None or one.marker.evaluate(here)]
+            first, _ = NEWER_PYTHON.get(extra, ((4,), ""))
+            assert bool(left) == ((3, minor) < first), f"{extra} on Python 3.{minor}"
+    page = (ROOT / "docs/install.md").read_text()
+    for extra, (first, _) in NEWER_PYTHON.items():
+        newest = f"{first[0]}.{first[1] - 1}"
+        assert re.search(rf"^\| `{extra}` \|.*{re.escape(newest)}", page, re.MULTILINE), f"install.md on {extra}"
 
 
 def test_make_run_installs_what_readmes_next_commands_need() -> None:
-    (extras,) = re.findall(
-        r"^\.venv/core:.*?'\.\[([\w,]+)\]'", (ROOT / "Makefile").read_text(), re.MULTILINE | re.DOTALL
-    )
-    assert {"plot", "report", "video"} <= set(extras.split(","))
+    (line,) = re.findall(r".*requirements/core\.txt$", (ROOT / "Makefile").read_text(), re.MULTILINE)[-1:]
+    assert {"plot", "report", "video"} <= set(re.findall(r"--extra (\w+)", line))

@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from quell.rollout.cluster.session import _descendants
 OFFLINE = ["--disable-pip-version-check", "--no-cache-dir", "--no-index", "--no-build-isolation"]
 """hatchling, which builds the package, is installed with the extra dev."""
 SECONDS = 300
+ALONE = {"dm_control": "dm_control", "pybullet-envs-gymnasium": "pybullet_envs_gymnasium"}
+"""What a page has a reader install by itself -> the module that it is."""
 
 
 def run(command: list[str], folder: Path, **variables: str) -> str:
@@ -45,9 +48,12 @@ def pip_lines() -> list[Any]:
 @pytest.mark.parametrize("words", pip_lines())
 def test_pip_finds_what_it_is_asked_for(words: list[str]) -> None:
     pytest.importorskip("hatchling")
+    if (package := ALONE.get(words[-1])) and find_spec(package) is None:
+        pytest.skip("it is not for this Python")
     told = run([sys.executable, "-m", "pip", *words, *OFFLINE, "--dry-run"], ROOT)
     assert "does not provide the extra" not in told
-    assert "Would install quell-" in told, "and nothing else: what it needs is here"
+    assert ("Would install quell-" in told) == words[-1].startswith("."), "and nothing else: what it needs is here"
+    assert "Would install" not in told.replace("Would install quell-", "")
 
 
 def test_what_pip_installs_runs(tmp_path: Path) -> None:
@@ -80,13 +86,18 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
         command = f"os.execv(sys.executable, [sys.executable, *{before}, *{given}, *{after}])"
         (programs / name).write_text(f"#!{sys.executable}\nimport os, sys\n{command}\n")
         (programs / name).chmod(0o755)
+    (programs / "uv").write_text("#!/bin/sh\ncat > /dev/null\n")  # it finds that all is as it should be
+    (programs / "uv").chmod(0o755)
     return folder
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", said("make"), ids=" ".join)
+@pytest.mark.parametrize("words", [words for words in said("make") if words != ["clean"]], ids=" ".join)
 def test_make_does_what_it_is_asked_for(words: list[str], checkout: Path) -> None:
-    told = run(["make", *words], checkout, PYTHONPATH=str(checkout / "src"), MYPY_CACHE_DIR=str(ROOT / ".mypy_cache"))
+    path = os.pathsep.join((str(checkout / ".venv/bin"), os.environ["PATH"]))
+    caches = {"MYPY_CACHE_DIR": str(ROOT / ".mypy_cache")}
+    told = run(["make", *words], checkout, PYTHONPATH=str(checkout / "src"), PATH=path, **caches)
+    assert (checkout / "constraints.txt").read_text() == (ROOT / "constraints.txt").read_text()
     seen = {"run": "P(CV above ES)", "test": " passed", "docs": "open site/index.html", "lint": "no issues found"}
     for target in ("lint", "docs", "test") if words[0] == "check" else words:
         assert seen.get(target.partition("-")[0], "") in told

@@ -3,6 +3,7 @@
 import difflib
 import re
 import shlex
+import sys
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -48,6 +49,14 @@ EXTRAS = {
     **{name: name for name in ("envpool", "ray", "wandb", "mlflow", "onnx")},
 }
 """Optional dependency group -> the module that shows whether it is installed."""
+NEWER_PYTHON = {
+    "dm": (
+        (3, 13),
+        "pip install --no-deps dm_control (whose models are all that quell reads; not all it needs is there)",
+    ),
+    "robo": ((3, 12), "that needs Python 3.11: PyBullet is ready-made for no newer one"),
+}
+"""Groups that are empty from a version of Python on (the markers in pyproject.toml), and what there is to do then."""
 
 
 class MissingExtra(UsageError):
@@ -55,7 +64,13 @@ class MissingExtra(UsageError):
 
     def __str__(self) -> str:
         extra, what = self.args
-        return f"{what} needs the optional dependency group {extra!r}: pip install 'quell[{extra}]'"
+        return f"{what} needs the optional dependency group {extra!r}: {installing(extra)}"
+
+
+def installing(extra: str) -> str:
+    """What to type to have an optional dependency group, or why it cannot be had."""
+    first, instead = NEWER_PYTHON.get(extra, ((4,), ""))
+    return instead if sys.version_info >= first else f"pip install 'quell[{extra}]'"
 
 
 def require(extra: str, what: str) -> None:

@@ -7,6 +7,7 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ import quell
 import quell.errors
 from quell.cli import COMMANDS, main
 from quell.commands.doctor import CORE
-from quell.errors import EngineFailure, QuellError
+from quell.errors import EngineFailure, QuellError, installing
 
 FAST = ["--horizon", "20", "--pairs", "2", "--batch-steps", "0", "--steps", "160", "--eval-episodes", "1"]
 FAST += ["--workers", "1"]
@@ -47,8 +48,26 @@ def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[
 
 def test_a_missing_extra_says_what_to_type(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(quell.errors.EXTRAS, "dm", "no_such_module")
+    monkeypatch.setattr("quell.errors.sys", SimpleNamespace(version_info=(3, 12, 4)))
     assert main(["train", "dm-cheetah-run"]) == 2
     assert "pip install 'quell[dm]'" in capsys.readouterr().err
+
+
+def test_an_extra_that_newer_pythons_cannot_have_says_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for extra in ("dm", "robo"):
+        monkeypatch.setitem(quell.errors.EXTRAS, extra, "no_such_module")
+    for version, task, told in [
+        ((3, 11), "roboschool-halfcheetah", "pip install 'quell[robo]'"),
+        ((3, 12), "roboschool-halfcheetah", "needs Python 3.11"),
+        ((3, 13), "roboschool-halfcheetah", "needs Python 3.11"),
+        ((3, 13), "dm-cheetah-run", "pip install --no-deps dm_control"),
+    ]:
+        monkeypatch.setattr("quell.errors.sys", SimpleNamespace(version_info=version))
+        assert main(["train", task]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert told in line
 
 
 @pytest.mark.usefixtures("in_process")
@@ -191,7 +210,7 @@ def test_doctor_finds_what_is_wrong(capsys: pytest.CaptureFixture[str], monkeypa
     assert main(["doctor"]) == 1
     out = capsys.readouterr().out
     assert "not here rendering for `quell play`: nothing to render with" in out
-    assert "not here extra dm: pip install 'quell[dm]'" in out
+    assert f"not here extra dm: {installing('dm')}" in out
     assert "FAILED   training: no processes left" in out
 
 

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from quell.commands.arguments import parse
-from quell.errors import EXTRAS, QuellError
+from quell.errors import EXTRAS, QuellError, installing
 from quell.rollout import default_workers
 from quell.terminal.streams import tell
 from quell.threads import xla_threads
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
             healthy = False
     for extra, module in EXTRAS.items():
         there = find_spec(module) is not None
-        tell(f"  ok       extra {extra}" if there else f"  not here extra {extra}: pip install 'quell[{extra}]'")
+        tell(f"  ok       extra {extra}" if there else f"  not here extra {extra}: {installing(extra)}")
     if not healthy:
         return 1
     from quell.video import working_renderer  # here, as below: what is missing is to be reported, not to stop us
