@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import os
 import pickle
 import shutil
 import socket
@@ -50,12 +51,14 @@ class Adder:
         return self.number + more
 
 
-def test_a_host_makes_its_worker_when_told_to() -> None:
-    host = Host(pickle.dumps(partial(Adder, 2)))
+def test_a_host_makes_its_worker_when_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PJRT_NPROC", "1")
+    host = Host(pickle.dumps(partial(Adder, 2)), {"PJRT_NPROC": "3"})
     assert Adder.made == 0
     host.start()
     host.start()
     assert Adder.made == 1
+    assert os.environ["PJRT_NPROC"] == "3", "XLA sums in the driver's way"
     assert host.call("add", 3) == 5
     assert not host.ping()
     with pytest.raises(AttributeError):

@@ -30,6 +30,7 @@ from quell.rollout.cluster.lookout import Lookout
 from quell.rollout.cluster.worker import Worker
 from quell.rollout.cpu.engine import CpuEngine
 from quell.runs.folder import RECORDED_PACKAGES
+from quell.threads import VARIABLE, xla_threads
 
 TICK = 0.5  # the longest wait before faults are looked for again
 GATHER = 10.0  # how long the first iteration waits for workers still starting, once one is ready
@@ -160,7 +161,7 @@ class Fleet:
         self._wanted = min(self._count or self._offered, self._most)
         elsewhere = {"label_selector": {"ray.io/node-id": f"!in({','.join(self._refused)})"}} if self._refused else {}
         while len(self.members) < self._wanted and time.monotonic() >= self._next_start:
-            actor = self._actors.options(**elsewhere).remote(self._packed)
+            actor = self._actors.options(**elsewhere).remote(self._packed, {VARIABLE: str(xla_threads())})
             self.members.append(Member(actor, actor.introduce.options(concurrency_group="work").remote(DECIDING)))
 
     def _assign(self, todo: deque[Job]) -> None:

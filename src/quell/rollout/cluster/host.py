@@ -9,7 +9,7 @@ import os
 import pickle
 import re
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -19,9 +19,9 @@ from typing import Any
 class Host:
     """One actor: says where and what it is, then makes its worker and passes calls on to it."""
 
-    def __init__(self, packed: bytes) -> None:
-        """`packed` makes the worker; it is unpacked only once the versions are known to agree."""
-        self._packed = packed
+    def __init__(self, packed: bytes, environment: Mapping[str, str]) -> None:
+        """`packed` makes the worker, with these variables set; it is unpacked once the versions are known to agree."""
+        self._packed, self._environment = packed, environment
         self._worker: Any = None
         self._working = False
 
@@ -36,6 +36,7 @@ class Host:
     def start(self) -> None:
         """Make the worker. Not done on construction, so that errors arrive as they are."""
         if self._worker is None:  # it is asked again where the answer was lost
+            os.environ.update(self._environment)
             self._worker = pickle.loads(self._packed)()
 
     def ping(self) -> bool:
