@@ -73,6 +73,7 @@ NO_SETTING = {"setting": False}
 """Metadata of a field that config.json does not hold, such as a function; its owner is passed again to go on."""
 POSITIVE, SHARE = Range(above=0), Range(low=0, high=1)
 COUNT, SIZE = Range(low=0), Range(low=1)
+THOUSANDS = {"k": 10**3, "m": 10**6, "g": 10**9}
 DISCOUNT = Range(above=0, high=1)
 
 
@@ -194,6 +195,16 @@ def whole(name: str, value: Any, least: int = 0) -> int:
     if wrong := complaint(number, Annotated[int, Range(low=least)]):
         raise UsageError(f"`{name}={value!r}` {wrong}")
     return int(number)
+
+
+def read_whole(text: str) -> int:
+    """The whole number that somebody typed: 100000, 1e5, 100k or 0.1M; a ValueError if it is none."""
+    digits, times = (text[:-1], THOUSANDS[text[-1].lower()]) if text[-1:].lower() in THOUSANDS else (text, 1)
+    if digits.lstrip("+-").isdigit():
+        return int(digits) * times
+    number = float(digits)
+    number = round(number * times, 3) if times > 1 else number  # 1.1M is 1100000.0000000002
+    return int(number) if number.is_integer() else int(text)
 
 
 def check(owner: Any, prefix: str = "") -> None:

@@ -105,6 +105,17 @@ def test_seeds_of_one_setting(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "leave out --engine and --log" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("jobs_in_process")
+def test_seeds_are_counted_from_the_one_that_is_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "lqr-302", *FAST, "--seed", "5", "--seeds", "2", "--out", str(tmp_path)]) == 0
+    assert sorted(record.config.seed for record in read_group(tmp_path / "seeds/lqr-302-es")) == [5, 6]
+    assert main(["train", "lqr-302", *FAST, "--seeds", "1", "--out", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines()[-2].split()[-1] == "1", "the table has the seeds asked for"
+    grid = ["--grid", "lr=0.1,0.2", "--seed", "3", "--seeds", "1", "--out", str(tmp_path), "--name", "a"]
+    assert main(["sweep", "lqr-302", *FAST, *grid]) == 0
+    assert {record.config.seed for record in read_group(tmp_path / "a")} == {3}
+
+
 def test_seeds_on_an_environment_of_ones_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,9 +14,14 @@ import pytest
 
 import quell
 import quell.errors
+from quell.campaign.plan import by_task
 from quell.cli import COMMANDS, main
 from quell.commands.doctor import CORE
+from quell.commands.settings import TrainFlags
+from quell.commands.train import read_settings
 from quell.errors import EngineFailure, QuellError, installing
+from quell.registry import read_whole
+from quell.training.methods import make_config
 
 FAST = ["--horizon", "20", "--pairs", "2", "--batch-steps", "0", "--steps", "160", "--eval-episodes", "1"]
 FAST += ["--workers", "1"]
@@ -68,6 +73,35 @@ def test_an_extra_that_newer_pythons_cannot_have_says_so(
         assert main(["train", task]) == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert told in line
+
+
+@pytest.mark.usefixtures("in_process")
+@pytest.mark.parametrize(("typed", "name"), [("ES", "es"), ("Det", "det"), ("PPO+M+a", "ppo+a+m")])
+def test_a_method_has_one_name(typed: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paper = ["--preset", "paper", "--out", str(tmp_path)]
+    assert main(["train", "lqr", *FAST, *paper, "--method", typed]) == 0
+    assert capsys.readouterr().out.startswith(f"lqr  {name}  seed 0")
+    assert [path.name for path in (tmp_path / "lqr").iterdir()] == [name]
+    assert make_config("lqr", typed).method == name
+
+
+@pytest.mark.parametrize(
+    ("typed", "number"),
+    [
+        ("1000", 1000),
+        ("1e6", 10**6),
+        ("1k", 1000),
+        ("1K", 1000),
+        ("1M", 10**6),
+        ("1.1M", 1_100_000),
+        ("2e3k", 2 * 10**6),
+    ],
+)
+def test_whole_numbers_as_people_write_them(typed: str, number: int) -> None:
+    assert read_whole(typed) == number
+    config, *_ = read_settings(["lqr", "--steps", typed], TrainFlags, command="train", description="")
+    assert config.steps == number
+    assert by_task("steps", [typed]) == {"": number}
 
 
 @pytest.mark.usefixtures("in_process")

@@ -9,7 +9,7 @@ from typing import Any
 
 from quell.config import Config, changed, from_dict, to_dict
 from quell.errors import UsageError
-from quell.registry import whole
+from quell.registry import read_whole, whole
 from quell.runs import archive
 from quell.runs.files import as_facts
 from quell.runs.folder import folder_name
@@ -64,7 +64,7 @@ def by_task(option: str, words: Sequence[str]) -> dict[str, int]:
     for word in words:
         name, _, number = word.rpartition("=")
         try:
-            numbers[name] = whole(option, float(number), least=1)
+            numbers[name] = whole(option, read_whole(number), least=1)
         except (ValueError, UsageError):
             raise UsageError(f"--{option} takes a whole number from 1 up, or TASK=number; got {word!r}") from None
     if "" not in numbers:

@@ -35,7 +35,7 @@ def parse_grid(words: Sequence[str], config: Config) -> dict[str, list[Any]]:
             hint = "" if name else did_you_mean(short, [*known, *(key.rpartition(".")[2] for key in known)])
             raise UsageError(f"a grid is given as setting=value,value, not {word!r}{hint}")
         if name == "seed":
-            raise UsageError("seeds are not part of the grid: --seeds 5 runs seeds 0 to 4 of every combination")
+            raise UsageError("seeds are not part of the grid: --seeds 5 runs five of every combination, from --seed up")
         grid[name] = [parse_value(value, name) for value in re.split(r",(?![^\[]*\])", text)]
     if math.prod(map(len, grid.values())) > MOST_RUNS:
         raise UsageError(f"this grid has more than {MOST_RUNS:,} combinations; --random draws some of a smaller one")
@@ -57,6 +57,7 @@ class Sweep:
     config: Config
     trials: Sequence[Mapping[str, Any]]
     seeds: int
+    """How many, from the config's own up."""
     episodes: int
     out: Path
     trust: str = ""
@@ -65,7 +66,11 @@ class Sweep:
     def jobs(self) -> list[Job]:
         """Seed by seed, so that what is done early covers all settings."""
         check_number(self.seeds * len(self.trials), "seeds", self.seeds)
-        return [self.job(trial, seed) for seed in range(self.seeds) for trial in self.trials]
+        return [self.job(trial, seed) for seed in self._numbers for trial in self.trials]
+
+    @property
+    def _numbers(self) -> range:
+        return range(self.config.seed, self.config.seed + self.seeds)
 
     def job(self, trial: Mapping[str, Any], seed: int) -> Job:
         config = replace(self.config, {**trial, "seed": seed}).validate()
@@ -78,7 +83,7 @@ class Sweep:
         names = list(self.trials[0])
         found = []
         for trial in self.trials:
-            jobs = [self.job(trial, seed) for seed in range(self.seeds)]
+            jobs = [self.job(trial, seed) for seed in self._numbers]
             ended = scores([read(job.record) for job in jobs if job.done])
             found.append((trial, [value for value in ended if math.isfinite(value)]))
         found.sort(key=lambda item: -float(np.mean(item[1])) if item[1] else math.inf)

@@ -25,7 +25,7 @@ from quell.runs import archive
 from quell.runs.files import LARGE, read_json, write_atomically
 from quell.runs.folder import folder_name
 from quell.runs.record import read
-from quell.training.methods import get_method, make_config
+from quell.training.methods import METHODS, make_config
 
 FIRST_SEED = 100
 MORE_SEEDS = 3
@@ -48,7 +48,7 @@ class Search:
 
     def settings(self) -> list[dict[str, Any]]:
         """Of every trial, in order; the first has none, which means those in use."""
-        space = get_method(self.method).space
+        space = METHODS[self.method].space
         if not space:
             raise UsageError(f"method {self.method!r} has nothing to tune")
         if self.trials > (most := 1 + math.prod(map(len, space.values()))):
@@ -114,7 +114,7 @@ class Search:
         known = flatten(read(self.job(trial, self.tasks[0], FIRST_SEED).record).config)
         return {
             "trial": trial,
-            "settings": {name: known[name] for name in get_method(self.method).space if name in known},
+            "settings": {name: known[name] for name in METHODS[self.method].space if name in known},
             "seeds": min(sum(self.job(trial, task, seed).done for seed in seeds) for task in self.tasks),
             "scores": {task: round(self.score(trial, task, seeds), 3) for task in self.tasks},
         }

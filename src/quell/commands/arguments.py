@@ -35,7 +35,7 @@ REWORDED = {
 
 @NUMBERS.primitive_rule
 def _int_rule(asked: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[int] | None:
-    """A flag that takes a whole number takes 1e6 too."""
+    """A flag that takes a whole number takes 1e6 and 1M too."""
     if asked.type is not int:
         return None
     return PrimitiveConstructorSpec(1, "INT", _whole, lambda value: isinstance(value, int), lambda value: [str(value)])
@@ -43,9 +43,8 @@ def _int_rule(asked: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[int] | None:
 
 def _whole(words: list[str]) -> int:
     with suppress(ValueError):
-        if not words[0].lstrip("+-").isdigit() and (number := float(words[0])).is_integer():
-            return int(number)
-    return int(words[0])
+        return registry.read_whole(words[0])
+    return int(words[0])  # complains as tyro's own does
 
 
 @NUMBERS.primitive_rule

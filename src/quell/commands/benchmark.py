@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -64,9 +64,12 @@ class Arguments:
 
 
 def main(arguments: list[str]) -> int:
+    from quell.training.methods import method_name
+
     parsed = parse(Arguments, arguments, prog="quell benchmark", description=DESCRIPTION)
     if not (parsed.tasks and parsed.methods):
         raise UsageError("--tasks and --methods need at least one name each")
+    parsed = replace(parsed, methods=tuple(dict.fromkeys(map(method_name, parsed.methods))))
     require("plot", "the benchmark's figure")
     failed = [] if parsed.render else _train(parsed)
     for message in failed:

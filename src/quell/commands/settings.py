@@ -153,7 +153,7 @@ class TrainFlags:
     name: str | None = None
     """Name of the run folder instead of <seed>-<time>."""
     seeds: Annotated[int | None, registry.SIZE] = None
-    """Train seeds 0 to SEEDS-1, each in a process, and print mean, spread and interval; they go to OUT/seeds."""
+    """Train so many seeds, from --seed up, each in a process, and print mean and interval; they go to OUT/seeds."""
     log: tuple[Literal["wandb", "mlflow"], ...] = ()
     """Trackers to tell besides; each needs its extra."""
 

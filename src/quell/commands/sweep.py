@@ -37,7 +37,7 @@ class SweepFlags:
     random: Annotated[int | None, SIZE] = None
     """As many combinations of the grid, drawn at random, instead of all."""
     seeds: Annotated[int, SIZE] = 3
-    """Seeds 0 to SEEDS-1 of each."""
+    """So many seeds of each, from --seed up."""
     episodes: Annotated[int, SIZE] = 20
     """Episodes of each final evaluation."""
     jobs: Annotated[int | None, SIZE] = None

@@ -1,5 +1,6 @@
 """quell train TASK: train a policy."""
 
+from contextlib import suppress
 from typing import Any
 
 from quell.api import start
@@ -8,6 +9,7 @@ from quell.commands.common import report
 from quell.commands.settings import TrainFlags, own_task, parse, take_choices
 from quell.config import Config
 from quell.errors import UsageError
+from quell.registry import read_whole
 from quell.rollout import Compute
 from quell.rollout.cpu import Cpu
 from quell.tasks import Task, names
@@ -40,17 +42,24 @@ def read_settings(
 ) -> tuple[Config, Compute, dict[str, Any], Task | None]:
     """TASK and all flags; then the command's own flags, and the environment of --trust-import."""
     factory, rest = take(arguments, "--trust-import")
-    horizon = take(rest, "--horizon")[0] or ""
-    given = own_task(factory, int(horizon) if horizon.isdigit() else None)
+    length = None
+    with suppress(ValueError):
+        length = read_whole(take(rest, "--horizon")[0] or "")
+    given = own_task(factory, length)
     task, rest = (given.name, rest) if given else _take_task(rest, command)
     choices, rest = take_choices(rest)
     engine = choices.pop("engine", "cpu")
-    method, preset = take(rest, "--method")[0] or "cv", take(rest, "--preset")[0] or "tuned"
-    default = make_config(task, method, preset, choices, given)  # type: ignore[arg-type]
+    (method, rest), (preset, _) = take(rest, "--method"), take(rest, "--preset")
+    if method == "":
+        raise UsageError("--method needs a value; `quell methods` lists them")
+    default = make_config(task, method or "cv", preset or "tuned", choices, given)  # type: ignore[arg-type]
     prog = f"quell {command} {'TASK' if task not in arguments and not given else task}"
     defaults = EXAMPLE if prog.endswith("TASK") else "The defaults below are those for this task, method and preset."
     text = f"{description}\n\n{defaults.format(command=command)}"
-    return *parse(rest, default, engine, others, prog=prog, description=text), given
+    config, compute, own = parse(rest, default, engine, others, prog=prog, description=text)
+    if (config.method, config.preset) != (default.method, default.preset):
+        raise UsageError("--method and --preset say whose settings are the defaults: give each of them once")
+    return config, compute, own, given
 
 
 def _take_task(arguments: list[str], command: str) -> tuple[str, list[str]]:

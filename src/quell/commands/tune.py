@@ -15,6 +15,7 @@ from quell.registry import SIZE
 from quell.rollout import check_processes, default_workers
 from quell.terminal.campaign import CampaignDisplay
 from quell.terminal.streams import tell
+from quell.training.methods import method_name
 
 DESCRIPTION = """Random search over a method's main settings, on seeds from 100 up, which no result is reported on:
 every trial once, then the best quarter with three more seeds. Several tasks are a family that shares its settings,
@@ -46,8 +47,9 @@ def main(arguments: list[str]) -> int:
     parsed = parse(Arguments, arguments, prog="quell tune", description=DESCRIPTION)
     if not parsed.tasks:
         raise UsageError("which task? `quell tune TASK [TASK ...]`; `quell tasks` lists them")
-    place = {"out": parsed.out, "runs": parsed.runs / parsed.method}
-    wanted = Search(parsed.tasks, parsed.method, parsed.trials, parsed.steps, episodes=parsed.episodes, **place)
+    method = method_name(parsed.method)
+    place = {"out": parsed.out, "runs": parsed.runs / method}
+    wanted = Search(parsed.tasks, method, parsed.trials, parsed.steps, episodes=parsed.episodes, **place)
     wanted.first_stage()  # complain before the first run
     check_processes("jobs", count := parsed.jobs or default_workers(), CHILD)
     check_out(parsed.out)

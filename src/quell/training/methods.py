@@ -270,12 +270,12 @@ TUNED: dict[str, Any] = {"shared_reset": True, "policy.output_scale": 0.1}
 """What the preset "tuned" changes for every task and method; what a method and a task say themselves comes on top."""
 
 
-def get_method(name: str) -> Method:
-    """The method called `name`; PPO's switches may come in any order (ppo+m+a)."""
+def method_name(name: str) -> str:
+    """A method's one name: in small letters, PPO's switches (ppo+m+a) in one order."""
     key = _key(name)
     if key not in METHODS:
         raise UsageError(f"unknown method {name!r}{did_you_mean(name, METHODS)}; `quell methods` lists them all")
-    return METHODS[key]
+    return key
 
 
 def _key(name: str) -> str:
@@ -337,9 +337,10 @@ def make_config(
 
     if preset not in ("tuned", "paper"):
         raise UsageError(f"unknown preset {preset!r}: use tuned or paper")
-    chosen, played = get_method(method), instance or quell.tasks.get(task)
+    method = method_name(method)
+    chosen, played = METHODS[method], instance or quell.tasks.get(task)
     config = Config(
-        task=played.name, method=method.lower(), preset=preset, estimator=chosen.estimator, directions=chosen.directions
+        task=played.name, method=method, preset=preset, estimator=chosen.estimator, directions=chosen.directions
     )
     fitting = {"policy": "categorical"} if played.discrete and method != "det" else {}
     config = replace(config, {**chosen.settings, **fitting}, lenient=True)
