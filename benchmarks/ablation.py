@@ -21,7 +21,7 @@ from quell.campaign.benchmark import Grid, table
 from quell.campaign.plan import Job
 from quell.campaign.runner import Runner
 from quell.config import Config
-from quell.estimate.score import Score
+from quell.estimate.es import Es
 from quell.runs import archive
 from quell.runs.record import read_group
 from quell.terminal.campaign import CampaignDisplay
@@ -33,7 +33,7 @@ TASKS = ("halfcheetah", "hopper", "walker2d", "swimmer", "dm-cheetah-run", "dm-c
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "cv-natural": ("cv", {}),
     "pg-natural": ("trpo", {"line_search": False}),
-    "es-natural": ("cv", {"estimator": Score()}),
+    "es-natural": ("cv", {"estimator": Es()}),
     "cv-adam": ("cv", {"step": Adam(lr=0.003)}),
     "pg-adam": ("trpo", {"line_search": False, "step": Adam(lr=0.003)}),
     "es-adam": ("es", {}),

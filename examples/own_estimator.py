@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import quell
-from quell.estimate.score import pair_score
+from quell.estimate.es import pair_score
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from quell.errors import QuellError, UsageError
     from quell.estimate import Estimate, Estimator, Needs, Problem, Rows
     from quell.estimate.control_variate import ControlVariate
+    from quell.estimate.es import Es
     from quell.estimate.policy_gradient import PolicyGradient
-    from quell.estimate.score import Score
     from quell.perturb import Directions, Draw
     from quell.policy import CategoricalPolicy, DeterministicPolicy, GaussianPolicy, Policy
     from quell.rollout import Engine
@@ -39,7 +39,7 @@ _HOMES = {
     "quell.estimate": "Estimate Estimator Needs Problem Rows",
     "quell.estimate.control_variate": "ControlVariate",
     "quell.estimate.policy_gradient": "PolicyGradient",
-    "quell.estimate.score": "Score",
+    "quell.estimate.es": "Es",
     "quell.perturb": "Directions Draw",
     "quell.policy": "CategoricalPolicy DeterministicPolicy GaussianPolicy Policy",
     "quell.rollout": "Engine",
@@ -54,7 +54,7 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names.spli
 
 __all__ = ["Batch", "Callback", "CategoricalPolicy", "Context", "ControlVariate", "Cpu", "DeterministicPolicy"]
 __all__ += ["Directions", "Draw", "Engine", "Episodes", "Estimate", "Estimator", "GaussianPolicy", "Needs", "Pair"]
-__all__ += ["Policy", "PolicyGradient", "Problem", "QuellError", "Ray", "Result", "Rollouts", "Rows", "Score", "Step"]
+__all__ += ["Es", "Policy", "PolicyGradient", "Problem", "QuellError", "Ray", "Result", "Rollouts", "Rows", "Step"]
 __all__ += ["TrainedPolicy", "Trajectories", "UsageError", "evaluate", "load", "resume", "task", "train", "variance"]
 
 

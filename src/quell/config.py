@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from quell import registry
+from quell.earlier import translated
 from quell.errors import UsageError, did_you_mean, flag
 from quell.estimate import Estimator
-from quell.estimate.score import Score
+from quell.estimate.es import Es
 from quell.perturb.gaussian import Gaussian
 from quell.policy import GaussianPolicy
 from quell.registry import COUNT, SIZE, Plain, Range
@@ -79,7 +80,7 @@ class Config:
     """The policy: gaussian or deterministic for continuous actions, categorical for discrete ones."""
     directions: Any = field(default_factory=Gaussian)
     """How perturbations are drawn."""
-    estimator: Estimator = field(default_factory=Score)
+    estimator: Estimator = field(default_factory=Es)
     """How a gradient is formed from the episodes."""
     step: Step = field(default_factory=Adam)
     """What becomes of theta once a gradient is there."""
@@ -127,7 +128,7 @@ def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def full_name(name: str, known: Iterable[str]) -> str | None:
-    """The setting that a name stands for: itself, or of those that end in it the only one least deep; or None.
+    """The setting that a name stands for: itself, or the only one that ends in it; or None.
 
     A critic's settings are always called its own: `lr` is the step's, also where the chosen step has none.
     """
@@ -135,7 +136,6 @@ def full_name(name: str, known: Iterable[str]) -> str | None:
     if name in names:
         return name
     fitting = [one for one in names if one.endswith(f".{name}") and ("." in name or ".critic." not in one)]
-    fitting = [setting for setting in fitting if setting.count(".") == min(one.count(".") for one in fitting)]
     if len(fitting) > 1:
         raise UsageError(f"`{name}=...` could be {' or '.join(f'`{one}=...`' for one in fitting)}: say which")
     return fitting[0] if fitting else None
@@ -199,7 +199,7 @@ def from_dict(values: Mapping[str, Any]) -> Config:
     if not isinstance(values, Mapping) or not isinstance(values.get("task"), str):
         raise UsageError("config.json names no task")
     config, wrong = Config(task=values["task"]), []
-    for name, value in values.items():
+    for name, value in translated(values).items():
         try:
             config = registry.replace(config, {name: _restored(name, value)})
         except (UsageError, TypeError, ValueError, AttributeError) as error:  # a name that is a list, say

@@ -30,6 +30,7 @@ KINDS = {
     "policy": ("quell.policy", "POLICIES"),
     "directions": ("quell.perturb", "DIRECTIONS"),
     "estimator": ("quell.estimate", "ESTIMATORS"),
+    "columns": ("quell.estimate.control_variate", "COLUMNS"),
     "coefficients": ("quell.estimate.control_variate", "COEFFICIENTS"),
     "discount": ("quell.estimate.control_variate", "DISCOUNTS"),
     "critic": ("quell.estimate.critic", "CRITICS"),

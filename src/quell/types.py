@@ -136,8 +136,6 @@ class Batch:
     rollouts: Rollouts
     metric: Any = None
     """The metric of the step that will be taken, as known from earlier batches (`quell.policy.fisher.Metric`)."""
-    progress: float = 0.0
-    """Share of the run's steps that were spent before it."""
 
     @property
     def pairs(self) -> int:

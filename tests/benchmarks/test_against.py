@@ -6,10 +6,7 @@ import os
 import time
 
 import pytest
-from against import NEW_SETTINGS, OLD_SETTINGS, processor_seconds, ratio
-
-from quell.estimate.control_variate import ControlVariate
-from quell.training.methods import make_config
+from against import processor_seconds, ratio
 
 
 def test_the_ratio_is_the_median_of_turns_within_its_interval() -> None:
@@ -33,13 +30,3 @@ def test_processor_time_counts_work_and_not_waiting() -> None:
     worked = processor_seconds(os.getpid()) - before - rested
     assert rested < 0.1
     assert 0.15 < worked < 1
-
-
-def test_settings_with_new_names_are_those_of_the_old_ones() -> None:
-    assert OLD_SETTINGS.keys() == NEW_SETTINGS.keys()
-    fixed = make_config("halfcheetah", "cv", "paper", NEW_SETTINGS["gamma fixed"]).estimator
-    chosen = make_config("halfcheetah", "cv", "paper", NEW_SETTINGS["chosen"]).validate().estimator
-    assert isinstance(fixed, ControlVariate)
-    assert isinstance(chosen, ControlVariate)
-    assert fixed.discount.at(0, {}, 0) == (0.99,)
-    assert (chosen.discount.columns, chosen.coefficients.metric) == (2, "policy")

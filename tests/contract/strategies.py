@@ -5,13 +5,16 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
 from quell import registry
 from quell.estimate.control_variate import ControlVariate
-from quell.estimate.control_variate.coefficients import MomentsCoefficients
+from quell.estimate.control_variate.advantages import AdvantageColumn
+from quell.estimate.control_variate.coefficients import LayerCoefficients
+from quell.estimate.control_variate.discount import FixedDiscounts
+from quell.estimate.control_variate.discounted import DiscountedColumns
 from quell.perturb import Unperturbed
 from quell.perturb.gaussian import Gaussian
 from quell.training.methods import METHODS, make_config
@@ -30,10 +33,15 @@ def estimators() -> list[Any]:
     for method, preset in itertools.product(METHODS, ("paper", "tuned")):
         if method.count("+") in (0, 3):  # without PPO's switches, and with all of them
             found.append(make_config("lqr", method, preset).estimator)  # type: ignore[arg-type]
-    for discount, coefficients in itertools.product(all_of("discount"), all_of("coefficients")):
-        found.append(ControlVariate(discount=discount, coefficients=coefficients))
-    for baseline in get_args(registry.hints(ControlVariate)["baseline"]):
-        found.append(ControlVariate(baseline=baseline, coefficients=MomentsCoefficients()))
+    several = FixedDiscounts(gammas=(1.0, 0.9))
+    columns = [*all_of("columns"), *(DiscountedColumns(discount=discount) for discount in all_of("discount"))]
+    columns.append(DiscountedColumns(baseline="leave-one-out"))
+    for one, coefficients in itertools.product(columns, all_of("coefficients")):
+        found.append(ControlVariate(columns=one, coefficients=coefficients))
+    found.append(ControlVariate(columns=DiscountedColumns(discount=several), coefficients=LayerCoefficients()))
+    for shaping in ("normalise", "ranks", "past"):
+        natural = AdvantageColumn(gamma=1.0, trace=1.0)
+        found.append(ControlVariate(shaping=shaping, columns=natural, coefficients=LayerCoefficients(), metric="step"))
     for critic in all_of("critic"):
         for cls in registry.table("estimator").values():
             if "critic" in registry.hints(cls):

@@ -16,6 +16,7 @@ from quell import registry
 from quell.errors import UsageError
 from quell.estimate import Estimate, Problem, estimate
 from quell.estimate.control_variate import ControlVariate
+from quell.estimate.control_variate.discounted import DiscountedColumns
 from quell.keys import Purpose, Stream, generator
 from quell.perturb.gaussian import Gaussian
 from quell.policy import Policy
@@ -38,7 +39,7 @@ def played(compute: Any) -> tuple[str, str, Estimate]:
         episodes = Episodes.of_pairs(1, PAIRS, record=True, states=2, longest=30)
         rollouts = engine.rollout(THETA, episodes, SEEN)
         kept = Rollouts(rollouts.rewards, rollouts.steps, rollouts.terminated, None, rollouts.obs_sums, rollouts.states)
-        estimator = ControlVariate(baseline="linear")
+        estimator = ControlVariate(columns=DiscountedColumns(baseline="leave-one-out"))
         batch = Batch(THETA, episodes, rollouts)
         state = estimator.init(PROBLEM)
         found = estimate(estimator, PROBLEM, batch, state, total=engine.total)

@@ -22,6 +22,7 @@ from quell.api import start
 from quell.cli import main
 from quell.config import STRATEGIES, Config, flatten, from_dict, full_name, replace, to_dict
 from quell.errors import UsageError
+from quell.estimate.control_variate.discount import FixedDiscounts
 from quell.policy.network import Policy
 from quell.training.methods import METHODS, make_config
 
@@ -112,10 +113,10 @@ def refused_if_changed(config: Config, name: str) -> bool:
 
 def test_an_unread_setting_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The watch itself: nobody reads this one."""
-    from quell.estimate.score import Score
+    from quell.estimate.es import Es
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
-    class Idle(Score):
+    class Idle(Es):
         unused: float = 1.0
 
     config = make_config("lqr", "es", overrides={**SHORT, "estimator": Idle()}).validate()
@@ -143,7 +144,7 @@ SILENT: list[tuple[str, str, str, str, Any]] = [
     ("lqr", "det", "--learn-std", "learn_std", False),
     ("swimmer", "cv", "--rate", "rate", 1e-3),
     ("swimmer", "cv", "--shrinkage", "shrinkage", 3.0),
-    ("lqr", "cv --preset paper", "--metric", "metric", "policy"),
+    ("lqr", "cv --preset paper", "--trace", "trace", "0.5"),
     ("lqr", "cv --preset paper", "--gammas", "gammas", (0.5,)),
     ("lqr", "es --step sgd", "--b1", "b1", 0.5),
     ("lqr", "es --step adam", "--decay", "decay", 0.5),
@@ -183,11 +184,12 @@ def test_a_setting_that_is_not_read_is_refused(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_setting_of_value_functions_needs_one() -> None:
-    with pytest.raises(UsageError, match="value_decay is read only where there is a value function"):
-        make_config("lqr", "cv", "paper", {"value_decay": 0.5}).validate()
-    with pytest.raises(UsageError, match="shrinkage is read only with"):
-        make_config("lqr", "cv", "paper", {"coefficients": "moments", "per": "layer", "shrinkage": 3.0}).validate()
+def test_settings_that_do_not_go_together() -> None:
+    with pytest.raises(UsageError, match="metric step needs coefficients layers, not sgd"):
+        make_config("lqr", "cv", "paper", {"estimator.metric": "step"}).validate()
+    several = {"coefficients": "moments", "discount": FixedDiscounts(gammas=(1.0, 0.9))}
+    with pytest.raises(UsageError, match="coefficients moments weigh one column, not 2"):
+        make_config("lqr", "cv", "paper", several).validate()
     with pytest.raises(UsageError, match="`shared_noise=True` is not read"):
         make_config("lqr", "det", "paper", {"shared_noise": True}).validate()
 
@@ -204,7 +206,7 @@ class TestConfig:
 
     def test_unknown_names_are_refused_at_every_depth(self, method: str, preset: Any) -> None:
         plain = to_dict(make_config("lqr", method, preset))
-        for path in [(), *((name,) for name in STRATEGIES), ("estimator", "coefficients"), ("estimator", "discount")]:
+        for path in [(), *((name,) for name in STRATEGIES), ("estimator", "coefficients"), ("estimator", "columns")]:
             values = json.loads(json.dumps(plain))
             target = values
             for name in path:
@@ -226,11 +228,13 @@ class TestConfig:
 def test_names_may_be_shortened_where_that_is_unique() -> None:
     config = make_config("lqr", "cv", "paper")
     assert replace(config, {"sigma": 0.5}).directions.sigma == 0.5
-    assert replace(config, {"discount.start": 0.6}) == replace(config, {"estimator.discount.start": 0.6})
+    assert replace(config, {"discount.start": 0.6}) == replace(config, {"estimator.columns.discount.start": 0.6})
     assert replace(config, {"init_std": 0.6}) == replace(config, {"policy.init_std": 0.6})
-    with pytest.raises(UsageError, match=r"`rate=\.\.\.` could be `estimator.discount.rate=...` or `estimator.coeff"):
+    with pytest.raises(UsageError, match=r"`rate=\.\.\.` could be `estimator.columns.discount.rate=...` or `esti"):
         replace(config, {"rate": 0.1})
-    assert replace(config, {"discount.rate": 0.1}) == replace(config, {"estimator": {"discount": {"rate": 0.1}}})
+    assert replace(config, {"discount.rate": 0.1}) == replace(
+        config, {"estimator": {"columns": {"discount": {"rate": 0.1}}}}
+    )
     assert replace(config, {"coefficients": "moments", "decay": 0.5}).estimator.coefficients.decay == 0.5  # type: ignore[attr-defined]
 
 
@@ -238,7 +242,7 @@ def test_of_two_names_the_one_nearer_to_the_surface_is_meant() -> None:
     """The default has a critic with layers of its own."""
     config = replace(make_config("swimmer"), {"hidden": "linear"})
     assert config.policy.hidden == ()
-    assert config.estimator.critic.hidden != ()  # type: ignore[attr-defined]
+    assert config.estimator.columns.critic.hidden != ()  # type: ignore[attr-defined]
     assert full_name("lr", ["estimator.critic.lr", "step.lr"]) == "step.lr"
     assert full_name("lr", ["estimator.critic.lr", "step.kl"]) is None  # not the critic's in silence
     assert full_name("critic.lr", ["estimator.critic.lr", "step.kl"]) == "estimator.critic.lr"
@@ -251,7 +255,7 @@ def test_a_critics_setting_is_pointed_to(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_an_ambiguous_flag_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "lqr", "--preset", "paper", "--rate", "0.1"]) == 2
-    assert "`--rate ...` could be `--estimator.discount.rate ...` or" in capsys.readouterr().err
+    assert "`--rate ...` could be `--estimator.columns.discount.rate ...` or" in capsys.readouterr().err
     assert main(["train", "swimmer", "--decay", "0.1"]) == 2
     assert "step.decay" in capsys.readouterr().err
 

@@ -26,9 +26,6 @@ SCALES = np.linspace(0.5, 2, POLICY.dim).astype(np.float32)
 THEIRS = {
     "adam": lambda s: optax.adam(s.lr, s.b1, s.b2, s.eps),
     "sgd": lambda s: optax.sgd(s.lr),
-    "momentum": lambda s: optax.sgd(s.lr, momentum=s.decay),
-    "rmsprop": lambda s: optax.rmsprop(s.lr, s.decay, s.eps),
-    "sign": lambda s: optax.sign_sgd(s.lr),
 }
 """optax's own optimisers with the same settings."""
 

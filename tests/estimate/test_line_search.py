@@ -9,13 +9,13 @@ from conftest import Collector
 from linear_gaussian import POLICY, THETA, LinearGaussian
 
 from quell.errors import UsageError
-from quell.estimate.advantage import AdvantageGradient
+from quell.estimate.actor_critic import ActorCritic
 from quell.perturb import Unperturbed
 from quell.policy.likelihood import log_prob
 from quell.training.methods import make_config
 
 DATA = Collector(LinearGaussian(), POLICY, pairs=6, directions=Unperturbed())
-SEARCHING = AdvantageGradient(line_search=True)
+SEARCHING = ActorCritic(line_search=True)
 
 
 def test_it_is_the_mean_importance_weighted_advantage() -> None:
@@ -47,7 +47,7 @@ def test_its_slope_is_the_gradient() -> None:
 
 def test_without_it_nothing_is_collected() -> None:
     """And the gradient is the same."""
-    plain, batch = AdvantageGradient(), DATA.batch(THETA)
+    plain, batch = ActorCritic(), DATA.batch(THETA)
     assert "collected.steps" not in DATA.sums(plain, batch)
     assert DATA.estimate(plain, batch).surrogate is None
     np.testing.assert_array_equal(DATA.estimate(plain, batch).gradient, DATA.estimate(SEARCHING, batch).gradient)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import Any
 
 import numpy as np
-import pytest
 from conftest import Collector, tree_sum
 
 import quell
 from quell.estimate import Needs
-from quell.estimate.control_variate.advantage import AdvantageControlVariate
-from quell.estimate.control_variate.refereed import RefereedControlVariate
+from quell.estimate.control_variate import ControlVariate
 from quell.estimate.policy_gradient import padded_length
 from quell.estimate.reduce import LARGE, LEAVES, TOGETHER, Tree, _alike, blocks, shards
 from quell.policy import Policy
 from quell.policy.fisher import Metric, factors
+from quell.training.methods import NATURAL_CV
 
 RNG = np.random.default_rng(0)
 
@@ -67,20 +65,19 @@ def test_what_is_looked_at_together_is_of_one_padded_length() -> None:
     assert list(_alike(steps, cut, range(700), LARGE)) == [[leaf] for leaf in range(700)], "large policies alone"
 
 
-@pytest.mark.parametrize("cls", [AdvantageControlVariate, RefereedControlVariate])
-def test_together_or_one_after_the_other_to_the_last_bit(cls: Any) -> None:
+def test_together_or_one_after_the_other_to_the_last_bit() -> None:
     """Episodes of hoppers that fall after ten to a hundred steps, one of them with a reward that is none."""
-    alone = type("Alone", (cls,), {"needs": Needs(perturbed=True, trajectories=True)})
+    alone = type("Alone", (ControlVariate,), {"needs": Needs(perturbed=True, trajectories=True)})
     data = Collector(quell.tasks.get("hopper", horizon=300), Policy(11, 3, hidden=(8, 8)), pairs=30)
     theta = data.theta()
-    batch, estimator = data.batch(theta), cls()
+    batch, estimator = data.batch(theta), NATURAL_CV
     batch.rollouts.rewards[12, 3] = np.nan
     assert batch.rollouts.trajectories is not None
     metric = Metric.of(data.policy, factors(data.policy)(theta, batch.rollouts.trajectories.obs[:, 0]))
     state = data.estimate(estimator, data.batch(theta, 1)).state
     batch = dataclasses.replace(batch, metric=metric)
     assert len({padded_length(int(steps), 300) for steps in batch.rollouts.steps.reshape(-1, 2).max(axis=1)}) > 1
-    together, each = (data.sums(one, batch, state) for one in (estimator, alone()))
+    together, each = (data.sums(one, batch, state) for one in (estimator, alone(**vars(NATURAL_CV))))
     assert estimator.needs.together
     assert together.keys() == each.keys()
     assert all((together[name] == each[name]).all() for name in each)

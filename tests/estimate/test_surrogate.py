@@ -9,7 +9,7 @@ import pytest
 from conftest import Collector
 from linear_gaussian import POLICY, THETA, LinearGaussian
 
-from quell.estimate.surrogate import Ppo, Trpo
+from quell.estimate.surrogate import PaperPpo, PaperTrpo
 from quell.perturb import Unperturbed
 from quell.policy.likelihood import log_prob
 
@@ -19,10 +19,10 @@ DATA = Collector(LinearGaussian(), POLICY, pairs=6, directions=Unperturbed())
 def test_surrogates_reduce_to_the_plain_gradient_on_the_first_update() -> None:
     """At theta = old, PPO's and TRPO's gradients are both the mean of A_t grad log pi."""
     batch = DATA.batch(THETA)
-    ppo = DATA.estimate(Ppo(), batch).gradient
-    trpo = DATA.estimate(Trpo(kl_penalty=1.0), batch).gradient
+    ppo = DATA.estimate(PaperPpo(), batch).gradient
+    trpo = DATA.estimate(PaperTrpo(kl_penalty=1.0), batch).gradient
     assert ppo == pytest.approx(trpo, rel=1e-4)
-    rows = Ppo().prepare(DATA.problem, batch, {})
+    rows = PaperPpo().prepare(DATA.problem, batch, {})
     values = rows.pairs["values"].reshape(12, -1)
     paths = batch.rollouts.trajectories
     assert paths is not None
@@ -38,11 +38,11 @@ def test_surrogates_reduce_to_the_plain_gradient_on_the_first_update() -> None:
 def test_clipping_and_the_penalty_act_away_from_the_old_policy() -> None:
     batch = DATA.batch(THETA)
     far = THETA + np.float32(0.5)
-    clipped = DATA.estimate(Ppo(clip=0.2), batch, theta=far).gradient
-    free = DATA.estimate(Ppo(clip=1e9), batch, theta=far).gradient
+    clipped = DATA.estimate(PaperPpo(clip=0.2), batch, theta=far).gradient
+    free = DATA.estimate(PaperPpo(clip=1e9), batch, theta=far).gradient
     assert np.linalg.norm(clipped - free) > 0.1 * np.linalg.norm(free)
-    loose = DATA.estimate(Trpo(kl_penalty=0.0), batch, theta=far)
-    tight = DATA.estimate(Trpo(kl_penalty=10.0), batch, theta=far)
+    loose = DATA.estimate(PaperTrpo(kl_penalty=0.0), batch, theta=far)
+    tight = DATA.estimate(PaperTrpo(kl_penalty=10.0), batch, theta=far)
     towards_old = (THETA - far) @ (tight.gradient - loose.gradient)
     assert towards_old > 0
     assert tight.metrics["pg/kl"] > 0.1
@@ -51,14 +51,14 @@ def test_clipping_and_the_penalty_act_away_from_the_old_policy() -> None:
 def test_advantages_are_centred_on_request() -> None:
     batch = DATA.batch(THETA)
     for centred in (False, True):
-        rows = Ppo(normalise_advantages=centred).prepare(DATA.problem, batch, {})
+        rows = PaperPpo(normalise_advantages=centred).prepare(DATA.problem, batch, {})
         values = rows.pairs["values"][rows.pairs["mask"] > 0].astype(float)
         assert values.std() == pytest.approx(1, rel=1e-4)
         assert (abs(values.mean()) < 1e-5) == centred
 
 
 def test_several_updates_are_what_it_needs() -> None:
-    assert Ppo(updates=7).needs.updates == 7
-    assert Ppo().needs.updates == 1
-    assert Ppo().needs.trajectories
-    assert not Ppo().needs.perturbed
+    assert PaperPpo(updates=7).needs.updates == 7
+    assert PaperPpo().needs.updates == 1
+    assert PaperPpo().needs.trajectories
+    assert not PaperPpo().needs.perturbed

@@ -15,18 +15,19 @@ import pytest
 from conftest import Collector
 from linear_gaussian import POLICY, THETA, LinearGaussian, smoothed_gradient
 
-import quell.estimate.control_variate as cv_module
+import quell.estimate.control_variate.discounted as columns_module
+import quell.estimate.es as score_module
 import quell.estimate.returns as returns_module
-import quell.estimate.score as score_module
 import quell.tasks
 from quell.estimate import Problem
 from quell.estimate.control_variate import ControlVariate
 from quell.estimate.control_variate.coefficients import FixedCoefficient
 from quell.estimate.control_variate.discount import FixedDiscounts
+from quell.estimate.control_variate.discounted import DiscountedColumns
+from quell.estimate.es import Es
 from quell.estimate.policy_gradient import Baseline, PolicyGradient
 from quell.estimate.reduce import directions_of, pair_of
 from quell.estimate.returns import Shaping
-from quell.estimate.score import Score
 from quell.perturb import Unperturbed
 from quell.perturb.gaussian import Gaussian
 from quell.perturb.gcmc import Gcmc
@@ -48,12 +49,11 @@ def collector(kind: str = "gaussian", seed: int = 0, pairs: int = PAIRS) -> Coll
 
 
 def control_variate(gamma: float, baseline: Any = "none") -> ControlVariate:
-    return ControlVariate(
-        shaping="none", baseline=baseline, discount=FixedDiscounts(gammas=(gamma,)), coefficients=FixedCoefficient()
-    )
+    columns = DiscountedColumns(baseline=baseline, discount=FixedDiscounts(gammas=(gamma,)))
+    return ControlVariate(shaping="none", columns=columns, coefficients=FixedCoefficient())
 
 
-def sums_of(estimator: ControlVariate | Score, data: Collector) -> Sums:
+def sums_of(estimator: ControlVariate | Es, data: Collector) -> Sums:
     return data.sums(estimator, data.batch(THETA))
 
 
@@ -72,7 +72,7 @@ def z_scores(total: np.ndarray, squares: np.ndarray, exact: np.ndarray, scale: f
 
 @pytest.mark.parametrize("kind", ["gaussian", "orthogonal", "gcmc"])
 def test_es_against_the_closed_form(kind: str) -> None:
-    sums = sums_of(Score(shaping="none"), collector(kind))
+    sums = sums_of(Es(shaping="none"), collector(kind))
     exact = smoothed_gradient(THETA, SIGMA, 1.0, 6)
     assert np.abs(z_scores(sums["x"], sums["xx"], exact, float(np.linalg.norm(exact)))).max() < 4.5
 
@@ -82,7 +82,7 @@ def test_qmc_against_the_closed_form() -> None:
     data = collector("qmc", pairs=64)
     means = []
     for iteration in range(80):
-        sums = data.sums(Score(shaping="none"), data.batch(THETA, iteration))
+        sums = data.sums(Es(shaping="none"), data.batch(THETA, iteration))
         means.append(sums["x"] / 64)
     exact = smoothed_gradient(THETA, SIGMA, 1.0, 6)
     error = np.std(means, axis=0, ddof=1) / np.sqrt(80)
@@ -177,13 +177,13 @@ def test_the_lqr_gradient_is_the_slope_of_the_exact_return() -> None:
 
 def undiscounted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the control variate use the reward-to-go as eq. (5) prints it: without gamma^{t'-t}."""
-    sound = cv_module.advantages  # type: ignore[attr-defined]
+    sound = columns_module.advantages  # type: ignore[attr-defined]
 
     def printed(data: Batch, gammas: Sequence[float], baseline: Baseline) -> tuple[Array, Array, Array]:
         (to_go, _, good), (_, values, _) = (sound(data, g, baseline) for g in (gammas, [1.0] * len(gammas)))
         return to_go, values, good
 
-    monkeypatch.setattr(cv_module, "advantages", printed)
+    monkeypatch.setattr(columns_module, "advantages", printed)
 
 
 def test_the_printed_reward_to_go_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,7 +262,7 @@ class SingleGcmcPair:
 
     dim, draws = 8, 1000
 
-    def z(self, estimator: Score) -> tuple[float, float]:
+    def z(self, estimator: Es) -> tuple[float, float]:
         """(z of the mean, its standard error)."""
         policy = Policy(1, self.dim // 2, hidden=(), learn_std=False)
         problem = Problem(policy, Gcmc(sigma=0.1), 0)
@@ -283,7 +283,7 @@ class SingleGcmcPair:
 
 
 def test_a_single_good_gcmc_pair_is_unbiased() -> None:
-    z, error = SingleGcmcPair().z(Score(shaping="none"))
+    z, error = SingleGcmcPair().z(Es(shaping="none"))
     assert error < 0.07 / 10
     assert abs(z) < 4
 
@@ -295,20 +295,20 @@ def test_subtracting_a_gcmc_pairs_own_mean_is_caught(monkeypatch: pytest.MonkeyP
         return (pair - pair.mean(axis=1, keepdims=True)).reshape(-1), scale, good
 
     monkeypatch.setattr(score_module, "shaped_fitness", own_mean)
-    z, _ = SingleGcmcPair().z(Score(shaping="none"))
+    z, _ = SingleGcmcPair().z(Es(shaping="none"))
     assert z < -8
 
 
 @pytest.mark.parametrize(
     ("estimator", "kind"),
     [
-        *((Score(shaping="none"), kind) for kind in ("orthogonal", "gcmc", "qmc")),
+        *((Es(shaping="none"), kind) for kind in ("orthogonal", "gcmc", "qmc")),
         (control_variate(0.9), "qmc"),
         *(pytest.param(control_variate(0.9), kind, marks=pytest.mark.slow) for kind in ("orthogonal", "gcmc")),
     ],
     ids=lambda value: getattr(value, "name", value),
 )
-def test_the_logged_variance_is_that_over_batches(kind: str, estimator: Score | ControlVariate) -> None:
+def test_the_logged_variance_is_that_over_batches(kind: str, estimator: Es | ControlVariate) -> None:
     """`variance/method` of 600 batches of 4 pairs against the variance of their gradients, for every kind.
 
     Power: a variance over 600 batches has a relative error of about sqrt(2/600) = 6% per coordinate (and as much again

@@ -13,7 +13,7 @@ from quell.errors import TroubleError
 from quell.runs import Run, checkpoint
 from quell.training.methods import make_config, make_problem, make_task
 from quell.update import Context, is_finite, to_arrays
-from quell.update.first_order import Adam, FirstOrder, Momentum, RmsProp, Sgd, shortened
+from quell.update.first_order import Adam, FirstOrder, Sgd, shortened
 
 pytestmark = pytest.mark.usefixtures("in_process")
 LARGE = 1e22  # its square is infinite in single precision
@@ -26,7 +26,7 @@ def context() -> tuple[Context, np.ndarray]:
     return Context(policy, 0, 1000, theta), theta
 
 
-@pytest.mark.parametrize("rule", [Adam(), RmsProp()])
+@pytest.mark.parametrize("rule", [Adam()])
 def test_a_large_gradient_overflows_the_second_moment(rule: FirstOrder) -> None:
     where, theta = context()
     gradient = np.full_like(theta, LARGE)
@@ -34,7 +34,7 @@ def test_a_large_gradient_overflows_the_second_moment(rule: FirstOrder) -> None:
     assert not is_finite(state)
 
 
-@pytest.mark.parametrize("rule", [Adam(max_norm=1.0), RmsProp(max_norm=1.0), Sgd(max_norm=1.0), Momentum(max_norm=1.0)])
+@pytest.mark.parametrize("rule", [Adam(max_norm=1.0), Sgd(max_norm=1.0)])
 def test_a_clipped_gradient_does_not(rule: FirstOrder) -> None:
     where, theta = context()
     gradient = np.full_like(theta, LARGE)

@@ -16,7 +16,7 @@ from quell import registry
 from quell.errors import UsageError
 from quell.estimate.control_variate import ControlVariate
 from quell.estimate.control_variate.coefficients import SgdCoefficients, Space
-from quell.estimate.score import Score
+from quell.estimate.es import Es
 from quell.perturb.gaussian import Gaussian
 from quell.registry import NO_SETTING, POSITIVE
 from quell.training.iteration import STATES
@@ -29,7 +29,7 @@ SHORT: dict[str, Any] = {"horizon": 20, "pairs": 2, "steps": 240, "eval_episodes
 
 
 @dataclass(frozen=True, kw_only=True)
-class Halved(Score):
+class Halved(Es):
     """ES times a factor."""
 
     factor: Annotated[float, POSITIVE] = 0.5
@@ -83,7 +83,7 @@ def test_an_own_estimator(tmp_path: Path) -> None:
     """Under SGD half the gradient is half the step; a run's folder can be read by all, and continued by its owner."""
     settings = {**SHORT, "out": tmp_path, "step": "sgd", "lr": 0.01, "steps": 80}
     own = quell.train("lqr-302", estimator=Halved(), method="es", name="own", **settings)
-    plain = quell.train("lqr-302", estimator=Score(), method="es", name="plain", **settings)
+    plain = quell.train("lqr-302", estimator=Es(), method="es", name="plain", **settings)
     start = quell.load(own.path, at=0).theta
     assert own.theta - start == pytest.approx((plain.theta - start) / 2, rel=1e-3, abs=1e-6)
     described = json.loads((own.path / "config.json").read_text())["estimator"]
@@ -102,17 +102,17 @@ def test_an_own_estimator(tmp_path: Path) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unnamed(Score):
+class Unnamed(Es):
     """A subclass that keeps its parent's name."""
 
     more: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Impostor(Score):
+class Impostor(Es):
     """Says that it is another."""
 
-    name: ClassVar[str] = "score"
+    name: ClassVar[str] = "es"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,18 +123,17 @@ class Damped(SgdCoefficients):
 
     name: ClassVar[str] = "damped"
 
-    def coefficients(self, space: Space, state: State) -> tuple[Array, Metrics]:
-        beta, known = super().coefficients(space, state)
-        return self.damping * beta, known
+    def coefficients(self, space: Space, state: State) -> Array:
+        return self.damping * super().coefficients(space, state)
 
 
 def test_a_subclass_is_not_its_parent(tmp_path: Path) -> None:
     result = quell.train("lqr-302", method="es", estimator=Unnamed(), out=tmp_path, **SHORT)
     assert isinstance(result.config.estimator, registry.Elsewhere)
     assert result.config.estimator.name == "Unnamed"
-    with pytest.raises(UsageError, match="quell has a 'score' of its own; give yours another `name`"):
+    with pytest.raises(UsageError, match="quell has a 'es' of its own; give yours another `name`"):
         quell.train("lqr-302", method="es", estimator=Impostor(), out=tmp_path, **SHORT)
-    with pytest.raises(UsageError, match=r"`estimator=.*` must be one of .*, score, .*, or an object of that kind"):
+    with pytest.raises(UsageError, match=r"`estimator=.*` must be one of .*, es, .*, or an object of that kind"):
         quell.train("lqr-302", method="es", estimator=Unnamed, out=tmp_path, **SHORT)
 
 
@@ -160,7 +159,7 @@ def test_own_settings_are_set_by_name_and_checked(tmp_path: Path) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WithFunction(Score):
+class WithFunction(Es):
     """Something that no file can hold."""
 
     function: Any = np.tanh

@@ -13,14 +13,15 @@ import pytest
 from linear_gaussian import LinearGaussian, smoothed_gradient
 from small_point import point, run, shape
 
-import quell.estimate.control_variate as cv_module
+import quell.estimate.control_variate.discounted as columns_module
 from quell.errors import UsageError
 from quell.estimate import Estimate, Problem, Rows, policy_gradient
 from quell.estimate.control_variate.coefficients import FixedCoefficient
 from quell.estimate.control_variate.discount import FixedDiscounts
+from quell.estimate.control_variate.discounted import DiscountedColumns
+from quell.estimate.es import Es
 from quell.estimate.policy_gradient import Baseline
 from quell.estimate.reduce import directions_of
-from quell.estimate.score import Score
 from quell.keys import Stream
 from quell.perturb.gaussian import Gaussian
 from quell.policy.network import Policy
@@ -35,7 +36,7 @@ from quell.variances.summary import summarise
 
 @pytest.fixture(scope="module")
 def found() -> Measurement:
-    return run(["ortho", "gcmc", "qmc", "cv-paper", "cv", "auto", "crn", "auto-crn", "pg"], iterations=80)
+    return run(["ortho", "gcmc", "qmc", "cv-paper", "cv", "cv-several", "crn", "cv-several-crn", "pg"], iterations=80)
 
 
 def test_every_estimator_is_unbiased_and_cv_helps(found: Measurement) -> None:
@@ -51,8 +52,8 @@ def test_every_estimator_is_unbiased_and_cv_helps(found: Measurement) -> None:
         assert sum(s.share.values()) == pytest.approx(1)
     es = by_name["es"].metrics["parameters"]
     assert (es.ratio.value, es.bias.value, es.error.value) == (1, 0, 1)
-    assert by_name["auto"].ratio.high < 0.9
-    assert by_name["auto"].cosine.value > by_name["es"].cosine.value
+    assert by_name["cv-several"].ratio.high < 0.9
+    assert by_name["cv-several"].cosine.value > by_name["es"].cosine.value
 
 
 @pytest.mark.usefixtures("in_process")
@@ -65,9 +66,9 @@ def test_the_variance_is_that_of_the_pairs(found: Measurement) -> None:
 
 
 def test_any_number_of_workers_and_mapped_storage(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = run(["cv", "auto", "ortho"], iterations=3, warmup=2, workers=1)
+    first = run(["cv", "cv-several", "ortho"], iterations=3, warmup=2, workers=1)
     monkeypatch.setattr(importlib.import_module("quell.variances.measure"), "IN_MEMORY", 0)
-    second = run(["cv", "auto", "ortho"], iterations=3, warmup=2, workers=2)
+    second = run(["cv", "cv-several", "ortho"], iterations=3, warmup=2, workers=2)
     assert isinstance(second.rows[0].gradients, np.memmap)
     for a, b in zip(first.rows, second.rows, strict=True):
         assert (a.gradients == b.gradients).all()
@@ -100,7 +101,7 @@ def test_samplings_are_independent() -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Halved(Score):
+class Halved(Es):
     """ES times a half: a bias of half the gradient, which it declares."""
 
     name: ClassVar[str] = "halved"
@@ -147,7 +148,7 @@ def test_a_less_noisy_reference_sees_smaller_biases(found: Measurement) -> None:
     }
     assert against_cv["cv"].value == 0
     assert against_cv["es"].value == pytest.approx(against_es["cv"].value)
-    fine, coarse = against_cv["auto"], against_es["auto"]
+    fine, coarse = against_cv["cv-several"], against_es["cv-several"]
     assert fine.low < 0 < fine.high
     assert fine.high - fine.low < 0.5 * (coarse.high - coarse.low)
 
@@ -164,12 +165,14 @@ def test_a_biased_estimator_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"horizon": 30, "policy.hidden": (), "policy.init_std": 0.5, "sigma": 0.3, "pairs": 50}
     where = find_point("inverted-pendulum", "init", preset="tuned", seed=0, settings=settings)
     estimator = dataclasses.replace(
-        CV, coefficients=FixedCoefficient(value=-1.0), discount=FixedDiscounts(gammas=(0.8,))
+        CV,
+        coefficients=FixedCoefficient(value=-1.0),
+        columns=DiscountedColumns(discount=FixedDiscounts(gammas=(0.8,))),
     )
     rows = find_rows([Row("re gamma=0.8", estimator)], where.sigma)
     for broken in (False, True):
         if broken:
-            monkeypatch.setattr(cv_module, "advantages", printed)
+            monkeypatch.setattr(columns_module, "advantages", printed)
         repeats = Session(where, Cpu(workers=1)).measure(rows, 40, 10)
         summary = summarise(repeats, shape(where), np.random.default_rng(0))[1]
         assert (abs(summary.bias.along) > 4) == broken

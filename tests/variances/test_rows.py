@@ -11,9 +11,10 @@ from small_point import point
 import quell
 from quell.errors import UsageError
 from quell.estimate.control_variate import ControlVariate
-from quell.estimate.control_variate.coefficients import MomentsCoefficients
+from quell.estimate.control_variate.coefficients import LayerCoefficients
 from quell.estimate.control_variate.discount import FixedDiscounts
-from quell.estimate.score import Score
+from quell.estimate.control_variate.discounted import DiscountedColumns
+from quell.estimate.es import Es
 from quell.perturb import Unperturbed
 from quell.perturb.gaussian import Gaussian
 from quell.perturb.gcmc import Gcmc
@@ -24,19 +25,19 @@ from quell.variances.rows import BASES, Row, find_row, find_rows, gamma_rows
 
 
 def test_names() -> None:
-    assert find_row("ortho", 0.3) == Row("ortho", Score(shaping="none"), Orthogonal(sigma=0.3))
-    assert find_row("auto-ortho-crn", 0.3).sampling == (Orthogonal(sigma=0.3), True)
-    assert find_row("auto-qmc", 0.3).directions == Qmc(sigma=0.3, shift=True)
+    assert find_row("ortho", 0.3) == Row("ortho", Es(shaping="none"), Orthogonal(sigma=0.3))
+    assert find_row("cv-several-ortho-crn", 0.3).sampling == (Orthogonal(sigma=0.3), True)
+    assert find_row("cv-qmc", 0.3).directions == Qmc(sigma=0.3, shift=True)
     layered = find_row("cv-layer-gcmc", 0.3)
     assert layered.directions == Gcmc(sigma=0.3)
     assert isinstance(layered.estimator, ControlVariate)
-    assert layered.estimator.coefficients == MomentsCoefficients(per="layer")
+    assert layered.estimator.coefficients == LayerCoefficients()
     assert find_row("pg", 0.3).directions == Unperturbed()
-    assert [row.name for row in find_rows(["auto", " es", "auto", ""], 0.3)] == ["es", "auto"]
+    assert [row.name for row in find_rows(["cv", " es", "cv", ""], 0.3)] == ["es", "cv"]
     (row,) = gamma_rows([0.9])
     assert isinstance(row.estimator, ControlVariate)
-    assert row.estimator.discount == FixedDiscounts(gammas=(0.9,))
-    for bad in ("ess", "auto-orto"):
+    assert row.estimator.columns == DiscountedColumns(baseline="leave-one-out", discount=FixedDiscounts(gammas=(0.9,)))
+    for bad in ("ess", "cv-orto"):
         with pytest.raises(UsageError, match="known"):
             find_row(bad, 0.3)
     with pytest.raises(UsageError, match="no perturbations"):
@@ -45,7 +46,7 @@ def test_names() -> None:
 
 def test_no_row_shapes_returns_by_their_own_batch() -> None:
     for _, estimator in BASES.values():
-        assert getattr(estimator, "shaping", "none") == "none"
+        assert getattr(estimator, "shaping", "none") in ("none", "past")
 
 
 def test_objects() -> None:
@@ -54,7 +55,7 @@ def test_objects() -> None:
     assert [row.name for row in rows] == ["es", "control-variate", "wide"]
     assert [row.directions.sigma for row in rows] == [0.3, 0.3, 1.0]
     with pytest.raises(UsageError, match="two estimators are called"):
-        find_rows([mine, ControlVariate(shaping="none", baseline="leave-one-out")], 0.3)
+        find_rows([mine, ControlVariate(shaping="none", coefficients=LayerCoefficients())], 0.3)
 
 
 def test_untrained_point() -> None:

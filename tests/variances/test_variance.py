@@ -12,7 +12,7 @@ import pytest
 import quell
 from quell import cli
 from quell.errors import UsageError
-from quell.estimate.score import Score
+from quell.estimate.es import Es
 from quell.stats import Interval
 
 pytestmark = pytest.mark.usefixtures("in_process")
@@ -22,7 +22,7 @@ SMALL = ["lqr-302", "--settings", "horizon", "6", "policy.hidden", "[]", "--pair
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mine(Score):
+class Mine(Es):
     """A user's own estimator."""
 
     name: ClassVar[str] = "mine"
@@ -91,14 +91,14 @@ def test_bad_requests_are_refused(words: list[str], capsys: pytest.CaptureFixtur
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = [*SMALL, "--workers", "1", "--methods", "cv,auto", "--json", str(tmp_path / "a" / "v.json")]
+    words = [*SMALL, "--workers", "1", "--methods", "cv,cv-several", "--json", str(tmp_path / "a" / "v.json")]
     words += [
         "--gain",
         "sign:0.01",
         "--gain-estimates",
         "3",
         "--gain-methods",
-        "es, cv-paper,auto",
+        "es, cv-paper,cv-several",
         "--figure",
         str(tmp_path / "v.png"),
     ]
@@ -106,7 +106,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     out = capsys.readouterr().out
     assert "cv-paper" in out  # --gain needs it, so it is measured too
     values = json.loads((tmp_path / "a" / "v.json").read_text())
-    assert [row["name"] for row in values["rows"]] == ["es", "cv", "auto", "cv-paper"]
+    assert [row["name"] for row in values["rows"]] == ["es", "cv", "cv-several", "cv-paper"]
     assert len(values["gains"]) == 3
     assert (tmp_path / "v.png").stat().st_size > 10_000
 

@@ -28,8 +28,8 @@ class Arguments:
     """`quell tasks` lists the names."""
     at: str = "init"
     """init, a run folder, or RUN@ITERATION."""
-    methods: str = "es,ortho,gcmc,qmc,cv-paper,cv,auto"
-    """Estimators, separated by commas: es re cv-paper cv cv-layer cv-linear cv-network cv-advantage auto auto-policy pg
+    methods: str = "es,ortho,gcmc,qmc,cv-paper,cv,cv-advantage"
+    """Estimators, separated by commas: es re cv-paper cv cv-layer cv-several cv-advantage pg
     pg-advantage, each also with -ortho, -gcmc, -qmc (directions) or -crn (common action noise in a pair); ortho, gcmc,
     qmc and crn mean ES."""
     pairs: int = 400
@@ -43,12 +43,12 @@ class Arguments:
     settings: dict[str, str] = field(default_factory=dict)
     """Other settings, e.g. --settings sigma 0.05 policy.init_std 0.3"""
     reference: str = "es"
-    """The estimator against whose mean biases are measured; an unbiased one with less noise (auto) shows smaller."""
+    """The estimator against whose mean biases are measured; an unbiased one with less noise (cv) shows smaller."""
     sweep: tuple[str, ...] = ()
     """A name (gamma, sigma, std: the action noise, pairs: N) and its values, e.g. --sweep gamma 0.9 0.99 1"""
     gain: tuple[str, ...] = ()
     """Steps whose gain to measure: raw:NORM, sign:RATE (Adam's first step), kl:DIVERGENCE or natural:DIVERGENCE."""
-    gain_methods: str = "es,cv-paper,auto"
+    gain_methods: str = "es,cv-paper,cv-advantage"
     """Estimators to step along."""
     gain_estimates: int = 40
     """Independent estimates to step along."""

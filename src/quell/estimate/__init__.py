@@ -122,7 +122,7 @@ def compared(plain: float, own: float) -> Metrics:
 def fresh_variance(problem: Problem, estimates: int) -> State:
     """The state that `batch_variance` keeps for so many estimates: nothing where no batch waits for the next."""
     between = problem.directions.fresh and not problem.directions.independent
-    return {"last": np.full((estimates, problem.policy.dim), np.nan)} if between else {}
+    return {"last": np.zeros((estimates, problem.policy.dim)), "last.known": np.zeros(())} if between else {}
 
 
 def batch_variance(problem: Problem, state: State, sums: Any, squares: Any, count: float) -> tuple[list[float], State]:
@@ -137,4 +137,5 @@ def batch_variance(problem: Problem, state: State, sums: Any, squares: Any, coun
     if not problem.directions.fresh:
         return [float("nan")] * len(sums), {}
     means = np.stack([total / max(count, 1) for total in sums])
-    return (np.square(means - state["last"]).sum(axis=1) / 2).tolist(), {"last": means}
+    known = np.square(means - state["last"]).sum(axis=1) / 2 if state["last.known"] else np.full(len(means), np.nan)
+    return known.tolist(), {"last": means, "last.known": np.ones(())} if np.isfinite(means).all() else {}

@@ -74,10 +74,10 @@ class Surrogate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ppo(Surrogate):
+class PaperPpo(Surrogate):
     """The clipped surrogate."""
 
-    name: ClassVar[str] = "ppo"
+    name: ClassVar[str] = "ppo-paper"
     clip: Annotated[float, POSITIVE] = 0.2
     """Clipping range of the probability ratio."""
 
@@ -86,10 +86,10 @@ class Ppo(Surrogate):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trpo(Surrogate):
+class PaperTrpo(Surrogate):
     """The surrogate less a penalty on the KL divergence."""
 
-    name: ClassVar[str] = "trpo"
+    name: ClassVar[str] = "trpo-paper"
     kl_penalty: Annotated[float, COUNT] = 0.1
     """Weight of the KL divergence; 0.1 or 1.0 in the paper."""
 
@@ -113,4 +113,4 @@ def _gradient(surrogate: Surrogate, policy: Policy) -> Callable[..., Any]:
     return jax.jit(jax.grad(objective, has_aux=True))
 
 
-ESTIMATORS: list[type[Surrogate]] = [Ppo, Trpo]
+ESTIMATORS: list[type[Surrogate]] = [PaperPpo, PaperTrpo]

@@ -33,8 +33,14 @@ LOOKS = {
     **{"gcmc": Look("#009E73", "-.", ".."), "qmc": Look("#E69F00", ":", "xx"), "pg": Look("#56B4E9", "--", "\\\\")},
     **{"det": Look(BLACK, "-.", "++"), "ppo": Look("#8C6BB1"), "trpo": Look("#B5893B", "--")},
     **{"ars": Look("#7A8B99", "-."), "re": Look("#56B4E9", "--"), "auto": Look("#44AA99")},
-    **{"auto-policy": Look("#C2477F"), "cv-paper": Look("#5B7FD1", "--"), "cv-layer": Look("#7A8B99", "-.")},
+    **{
+        "auto-policy": Look("#C2477F"),
+        "cv-several": Look("#C2477F", "--"),
+        "cv-paper": Look("#5B7FD1", "--"),
+        "cv-layer": Look("#7A8B99", "-."),
+    },
     **{"cv-linear": Look("#6A9A3B", "--"), "cv-network": Look("#A65628", ":"), "cv-advantage": Look("#0072B2", "-.")},
+    "cv-several": Look("#C2477F", "--"),
     **{"pg-advantage": Look("#56B4E9", "-."), "crn": Look("#D55E00", ":")},
 }
 """ES to PG in the palette of Okabe and Ito, safe for colour-blind readers; ES orange and CV blue as in the paper."""
@@ -64,7 +70,7 @@ def variants(names: Iterable[str]) -> dict[str, Look]:
 
 
 def _known(name: str) -> Look | None:
-    """Also of a method on other directions, auto's colour with ORTHO's line for auto-ortho, and of "cv gamma=0.9"."""
+    """Also of a method on other directions, CV's colour with ORTHO's line for cv-ortho, and of "cv gamma=0.9"."""
     name = name.partition(" ")[0]
     base, _, suffix = name.rpartition("-")
     if name in LOOKS or base not in LOOKS or suffix not in ("ortho", "gcmc", "qmc", "crn"):

@@ -105,7 +105,7 @@ class Metric:
         return Metric(tuple(blocks), log_std, damping)
 
     def whitening(self) -> tuple[tuple[Array, Array, Array], ...]:
-        """What `whitened_products` needs, as plain arrays: per layer two rotations and (eigenvalue + damping)^-1/2."""
+        """What `layered_products` needs, as plain arrays: per layer two rotations and (eigenvalue + damping)^-1/2."""
         parts = [(block.left, block.right, (block.values + self.damping) ** -0.5) for block in self.blocks]
         if self.log_std is not None:
             parts.append((np.eye(1), np.eye(1), np.full((1, 1), (LOG_STD + self.damping) ** -0.5)))
@@ -131,11 +131,14 @@ def _eigen(matrix: Any) -> tuple[Array, Array]:
     return np.maximum(values, 0.0), vectors
 
 
-def whitened_products(xp: Any, policy: Policy, whitening: Any, vectors: Any, *, crossed: bool = True) -> Any:
-    """x' P x, x' P y, y' P y of two vectors [..., 2, d] in each block, [..., blocks, 3], with P = (F + damping)^-1.
+def layered_products(xp: Any, policy: Policy, whitening: Any, vectors: Any, *, crossed: bool = True) -> Any:
+    """v_i' P v_j for i <= j of some vectors [..., k, d] in each layer, [..., k (k + 1) / 2, layers].
 
-    `whitening` is that of a Metric, or empty: then P = 1. Not `crossed`: only x' P x and y' P y, [..., blocks, 2].
+    P = (F + damping)^-1. `whitening` is that of a Metric, or empty: then P = 1. Not `crossed`: only i = j, [..., k,
+    layers].
     """
+    count = vectors.shape[-2]
+    couples = [(i, j) for i in range(count) for j in range(i, count if crossed else i + 1)]
     found = []
     for number, where in enumerate(policy.blocks):
         part = vectors[..., where]
@@ -144,7 +147,5 @@ def whitened_products(xp: Any, policy: Policy, whitening: Any, vectors: Any, *, 
             matrices = part.reshape(*part.shape[:-1], len(left), -1)
             turned = left.T @ matrices @ right if number < len(policy.layers) else matrices
             part = (turned * root).reshape(part.shape)
-        x, y = part[..., 0, :], part[..., 1, :]
-        products = [x * x, x * y, y * y] if crossed else [x * x, y * y]
-        found.append(xp.stack([product.sum(axis=-1) for product in products], axis=-1))
-    return xp.stack(found, axis=-2)
+        found.append(xp.stack([(part[..., i, :] * part[..., j, :]).sum(axis=-1) for i, j in couples], axis=-1))
+    return xp.stack(found, axis=-1)

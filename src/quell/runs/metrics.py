@@ -47,7 +47,6 @@ METRICS: dict[str, str] = {
     "eta/min": "Smallest coefficient.",
     "eta/max": "Largest coefficient.",
     "eta/guarded": "Share of coordinates whose sgd step the guard shortened.",
-    "auto/plain": "Share of coordinates for which auto uses plain ES.",
     "gamma": "Discount of the control variate.",
     "pg/kl": "Mean KL divergence between the policy being updated and the one that acted (last update of the batch).",
     "pg/updates": "Minibatch updates made on the batch.",

@@ -61,7 +61,7 @@ class Trainer:
         episodes, rollouts = self._play(state)
         with calm():
             metric = config.step.metric(self.problem.policy, state.step)
-        batch = Batch(state.theta, episodes, rollouts, metric, state.steps / config.steps)
+        batch = Batch(state.theta, episodes, rollouts, metric)
         moved, row = self._update(state, batch)
         bad = bool(row["trouble/bad_pairs"] or row["trouble/skipped"])
         troubled = bad or bool(row.get("trouble/cv_dropped"))

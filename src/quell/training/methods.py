@@ -15,15 +15,15 @@ from quell import registry
 from quell.config import STRATEGIES, Config, Preset, flatten, full_name, replace
 from quell.errors import UsageError, did_you_mean, require
 from quell.estimate import Estimator, Problem
-from quell.estimate.advantage import AdvantageGradient
+from quell.estimate.actor_critic import ActorCritic
+from quell.estimate.ars import Ars
 from quell.estimate.control_variate import ControlVariate
-from quell.estimate.control_variate.advantage import AdvantageControlVariate
-from quell.estimate.control_variate.discount import FixedDiscounts
-from quell.estimate.epochs import ClippedEpochs
+from quell.estimate.control_variate.advantages import AdvantageColumn
+from quell.estimate.control_variate.coefficients import LayerCoefficients
+from quell.estimate.es import Es
 from quell.estimate.policy_gradient import PolicyGradient
-from quell.estimate.score import Score
-from quell.estimate.surrogate import Ppo, Trpo
-from quell.estimate.top import TopDirections
+from quell.estimate.ppo import Ppo
+from quell.estimate.surrogate import PaperPpo, PaperTrpo
 from quell.limits import require_memory
 from quell.perturb import Unperturbed
 from quell.perturb.gaussian import Gaussian
@@ -53,6 +53,8 @@ class Method:
     """Whether tasks only say how actions are bounded: the rest of what they say is meant for first-order steps."""
 
 
+NATURAL_CV = ControlVariate(shaping="past", columns=AdvantageColumn(), coefficients=LayerCoefficients(), metric="step")
+"""The control variate with a critic's advantages, weighed where a natural step feels noise."""
 LONG_STEPS = {"step.lr": 0.03}
 """Most of the noise of ES lies where the policy does not feel it, so it bears longer steps than the paper's 0.01.
 So does a control variate that adds none where the policy does feel it (docs/variance.md)."""
@@ -60,12 +62,12 @@ BOUNDED = {"normalise_obs": True, "policy.activation": "tanh"}
 SMALL_NOISE = {"policy.init_std": 0.37, **BOUNDED}
 NATURAL = {"step": Natural(kl=0.1, schedule="linear"), "pairs": 2, "batch_steps": 4000, **SMALL_NOISE}
 """Many small steps, each as long as a KL divergence allows, in the policy's own metric."""
-ADVANTAGE = {"estimator": AdvantageControlVariate(), **NATURAL}
-OTHERS_AS_BASELINE = {"estimator.baseline": "leave-one-out"}
-TRUST_REGION = {"estimator": AdvantageGradient(gamma=0.995, trace=0.97, line_search=True), **NATURAL}
+ADVANTAGE = {"estimator": NATURAL_CV, **NATURAL}
+OTHERS_AS_BASELINE = {"baseline": "leave-one-out"}
+TRUST_REGION = {"estimator": ActorCritic(gamma=0.995, trace=0.97, line_search=True), **NATURAL}
 """TRPO as its users know it, a natural step within a trust region and a critic: CV's settings, without perturbation."""
 PROXIMAL = {
-    "estimator": ClippedEpochs(),
+    "estimator": Ppo(),
     "step": Sgd(lr=1.0, schedule="linear"),
     "pairs": 1,
     "batch_steps": 2000,
@@ -85,22 +87,22 @@ LINEAR = {
 """ARS of its authors: a linear policy that begins at zero; 2 sigma alpha with their sigma 0.03 and alpha 0.02."""
 
 
-SHAKY = {"policy.init_std": 1.0, "step": Natural(kl=0.02), "estimator.gamma": 0.99}
+SHAKY = {"policy.init_std": 1.0, "step": Natural(kl=0.02), "gamma": 0.99}
 """Where a policy has to find its reward first: larger action noise, and small steps to keep it."""
 NARROW = {"directions.sigma": 0.005, "pairs": 1, "batch_steps": 2000}
 """Where the gait is found soon: perturbations that hardly disturb it, and twice as many steps."""
 ANYWHERE = {"shared_reset": False, "critic.kept": 15, "critic.updates": 200, "policy.init_std": 1.0}
 """Where episodes begin in any position: none from where another did, a critic that remembers many, larger noise."""
 SMALL_BATCHES = {
-    "estimator.gamma": 0.99,
-    "estimator.trace": 0.95,
+    "gamma": 0.99,
+    "trace": 0.95,
     "step.damping": 1.0,
     "pairs": 1,
     "batch_steps": 2000,
     "policy.hidden": (64, 64),
 }
 """Where it has to get up first: many steps, and a metric that a batch of two episodes cannot distort."""
-NEAR = {"estimator.gamma": 0.97, "estimator.trace": 0.9}
+NEAR = {"gamma": 0.97, "trace": 0.9}
 """Where getting up is worth it at once."""
 CUT: dict[str, Any] = {"train_horizon": 400}
 """Where standing still or hovering is safe and fills whole batches: episodes are cut before it does."""
@@ -109,7 +111,7 @@ SHORT: dict[str, Any] = {"train_horizon": 250}
 KEPT_NOISE: dict[str, Any] = {"policy.init_std": 0.7, "policy.learn_std": False}
 """Where action noise that is learned shrinks before the gait is found."""
 UNSTABLE: dict[str, Any] = {
-    "estimator": Score(),
+    "estimator": Es(),
     "step": Adam(lr=0.003, max_norm=1.0),
     "pairs": 5,
     "batch_steps": 0,
@@ -120,14 +122,14 @@ UNSTABLE: dict[str, Any] = {
 """Where states grow without bound no Fisher matrix is finite, policy gradients overflow, and a bounded layer cannot
 answer them: plain ES, and nothing but ES."""
 NATURAL_TASKS: dict[str, dict[str, Any]] = {
-    "halfcheetah": {**NARROW, "estimator.trace": 0.95},
+    "halfcheetah": {**NARROW, "trace": 0.95},
     "dm-cheetah-run": NARROW,
     "roboschool-halfcheetah": {"directions.sigma": 0.005, "shared_reset": False},
-    "ant": {"directions.sigma": 0.005, "estimator.gamma": 0.99, "policy.init_std": 0.2},
+    "ant": {"directions.sigma": 0.005, "gamma": 0.99, "policy.init_std": 0.2},
     # Its reward is far behind the stroke that earns it; and where action noise is learned, it may shrink too soon.
     "swimmer": {
-        "estimator.gamma": 1.0,
-        "estimator.trace": 0.995,
+        "gamma": 1.0,
+        "trace": 0.995,
         "critic.updates": 400,
         "policy.init_std": 0.6,
         "policy.learn_std": False,
@@ -138,10 +140,10 @@ NATURAL_TASKS: dict[str, dict[str, Any]] = {
     "dm-quadruped-walk": {**ANYWHERE, **SMALL_BATCHES, **NEAR, **SHORT, **KEPT_NOISE},
     "dm-quadruped-escape": {**ANYWHERE, **SMALL_BATCHES, **SHORT, **KEPT_NOISE},
     "dm-hopper-stand": {**ANYWHERE, **SMALL_BATCHES, "policy.init_std": 0.5, "policy.learn_std": False},
-    "dm-hopper-hop": {**ANYWHERE, "estimator.gamma": 0.999},
-    "dm-pendulum-swingup": {**ANYWHERE, "estimator.gamma": 0.99},
+    "dm-hopper-hop": {**ANYWHERE, "gamma": 0.999},
+    "dm-pendulum-swingup": {**ANYWHERE, "gamma": 0.99},
     "roboschool-pong": SHAKY,
-    "bipedalwalker": {**CUT, "estimator.gamma": 0.99, "estimator.trace": 0.95},
+    "bipedalwalker": {**CUT, "gamma": 0.99, "trace": 0.95},
     "gym:LunarLander-v3": {**CUT, **NARROW, "shared_reset": False},
     "lqr": UNSTABLE,
     "lqr-302": UNSTABLE,
@@ -165,15 +167,15 @@ ES_TASKS: dict[str, dict[str, Any]] = {
     "dm-pendulum-swingup": RESTLESS,
 }
 """Likewise, for ES; elsewhere what was in use did best."""
-QUICK = {"estimator.lr": 1e-3, "estimator.trace": 0.9, "policy.init_std": 0.14}
+QUICK = {"estimator.lr": 1e-3, "trace": 0.9, "policy.init_std": 0.14}
 PROXIMAL_TASKS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("halfcheetah", "dm-cheetah-run", "ant"), QUICK),
     "dm-cartpole-two-poles": {
-        **{"estimator.epochs": 20, "estimator.gamma": 0.98, "estimator.trace": 0.97, "policy.init_std": 1.0},
+        **{"estimator.epochs": 20, "gamma": 0.98, "trace": 0.97, "policy.init_std": 1.0},
     },
     "hopper": {"policy.init_std": 1.0},
     "walker2d": {"policy.init_std": 1.0},
-    "swimmer": {"estimator.gamma": 1.0, "estimator.trace": 0.995, "critic.updates": 400},  # see NATURAL_TASKS
+    "swimmer": {"gamma": 1.0, "trace": 0.995, "critic.updates": 400},  # see NATURAL_TASKS
     "gym:LunarLander-v3": CUT,
     "dm-quadruped-walk": {**ANYWHERE, **NEAR, **SHORT},
     "dm-quadruped-escape": {**ANYWHERE, **SHORT},
@@ -192,16 +194,16 @@ LINEAR_TASKS: dict[str, dict[str, Any]] = {
 NATURAL_SPACE: dict[str, tuple[Any, ...]] = {
     "step.kl": (0.02, 0.05, 0.1, 0.2),
     "step.damping": (0.01, 0.1, 1.0),
-    "estimator.gamma": (0.99, 0.995, 0.999, 1.0),
-    "estimator.trace": (0.95, 0.97),
+    "gamma": (0.99, 0.995, 0.999, 1.0),
+    "trace": (0.95, 0.97),
     "policy.init_std": (0.37, 1.0),
     "batch_steps": (2000, 4000, 8000),
 }
 PROXIMAL_SPACE: dict[str, tuple[Any, ...]] = {
     "estimator.lr": (1e-4, 3e-4, 1e-3),
     "estimator.epochs": (5, 10, 20),
-    "estimator.gamma": (0.98, 0.99, 0.995),
-    "estimator.trace": (0.9, 0.95, 0.97),
+    "gamma": (0.98, 0.99, 0.995),
+    "trace": (0.9, 0.95, 0.97),
     "policy.init_std": (0.14, 0.37, 1.0),
     "batch_steps": (2000, 4000, 8000),
 }
@@ -229,17 +231,17 @@ def _methods() -> dict[str, Method]:
     ours = "ES with the structured control variate"
     best = "ES on a linear policy, best directions only"
     return {
-        "es": Method(plain, Score(), tuned=LONG_STEPS, space=FIRST_ORDER_SPACE, by_task=ES_TASKS),
-        "ortho": Method("ES with orthogonal directions", Score(), Orthogonal(), tuned=LONG_STEPS),
-        "gcmc": Method("ES with geometrically coupled pairs", Score(), Gcmc(), tuned=LONG_STEPS),
-        "qmc": Method("ES with Halton directions", Score(), Qmc(), tuned=LONG_STEPS | {"directions.shift": True}),
+        "es": Method(plain, Es(), tuned=LONG_STEPS, space=FIRST_ORDER_SPACE, by_task=ES_TASKS),
+        "ortho": Method("ES with orthogonal directions", Es(), Orthogonal(), tuned=LONG_STEPS),
+        "gcmc": Method("ES with geometrically coupled pairs", Es(), Gcmc(), tuned=LONG_STEPS),
+        "qmc": Method("ES with Halton directions", Es(), Qmc(), tuned=LONG_STEPS | {"directions.shift": True}),
         "cv": Method(ours, ControlVariate(), tuned=ADVANTAGE, by_task=NATURAL_TASKS, **natural),
-        "det": Method("ES on a deterministic policy", Score(), settings={"policy": "deterministic"}, tuned=LONG_STEPS),
+        "det": Method("ES on a deterministic policy", Es(), settings={"policy": "deterministic"}, tuned=LONG_STEPS),
         "ars": Method(
-            best, TopDirections(), Gaussian(), LINEAR, LINEAR, space=LINEAR_SPACE, by_task=LINEAR_TASKS, own_tasks=True
+            best, Ars(), Gaussian(), LINEAR, LINEAR, space=LINEAR_SPACE, by_task=LINEAR_TASKS, own_tasks=True
         ),
         "pg": Method("policy gradient", PolicyGradient(), Unperturbed(), tuned=OTHERS_AS_BASELINE),
-        "trpo": Method(surrogate, Trpo(), Unperturbed(), tuned=TRUST_REGION, by_task=stable, **natural),
+        "trpo": Method(surrogate, PaperTrpo(), Unperturbed(), tuned=TRUST_REGION, by_task=stable, **natural),
         **_ppo(),
     }
 
@@ -252,7 +254,7 @@ def _ppo() -> dict[str, Method]:
         parts = ["clipped surrogate", *([f"{words} normalisation"] if words else [])]
         table["+".join(["ppo", *switches])] = Method(
             ", ".join([*parts, "10 updates per batch"] if "m" in switches else parts),
-            Ppo(updates=10 if "m" in switches else 1, normalise_advantages="a" in switches),
+            PaperPpo(updates=10 if "m" in switches else 1, normalise_advantages="a" in switches),
             Unperturbed(),
             {"normalise_obs": True} if "s" in switches else {},
             OTHERS_AS_BASELINE,
@@ -318,7 +320,7 @@ def _stands_for(name: str) -> frozenset[tuple[str, ...]]:
 
 def falls_back(config: Config) -> bool:
     """Whether a control variate was asked for and plain ES is what the task gets."""
-    return config.method == "cv" and isinstance(config.estimator, Score)
+    return config.method == "cv" and isinstance(config.estimator, Es)
 
 
 def make_config(
@@ -358,13 +360,10 @@ def make_config(
 
 
 def _fit(config: Config) -> Config:
-    """Coefficients for one column, asked for in place of the preset's, bring the preset's columns down to one; and a
-    step that looks at nothing does without a line search."""
+    """A step that looks at nothing does without a line search."""
     estimator = config.estimator
-    if isinstance(estimator, AdvantageGradient) and not config.step.states:
+    if isinstance(estimator, ActorCritic) and not config.step.states:
         return replace(config, {"estimator.line_search": False})
-    if isinstance(estimator, ControlVariate) and estimator.coefficients.columns == 1:
-        return replace(config, {"estimator.values": (), "estimator.discount": FixedDiscounts()})
     return config
 
 

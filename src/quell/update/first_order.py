@@ -7,7 +7,6 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from quell.errors import UsageError
 from quell.policy.network import Policy
 from quell.registry import COUNT, NO_SETTING, POSITIVE, Range
 from quell.types import Array, Metrics
@@ -68,40 +67,6 @@ class Sgd(FirstOrder):
     rule: ClassVar[str] = "identity"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Momentum(FirstOrder):
-    """A decaying sum of gradients."""
-
-    name: ClassVar[str] = "momentum"
-    rule: ClassVar[str] = "trace"
-    decay: Annotated[float, DECAY] = 0.9
-    """How much of the past survives a step."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RmsProp(FirstOrder):
-    """The gradient in units of the root of its running second moment."""
-
-    name: ClassVar[str] = "rmsprop"
-    rule: ClassVar[str] = "scale_by_rms"
-    decay: Annotated[float, DECAY] = 0.9
-    """Decay of the running second moment."""
-    eps: Annotated[float, POSITIVE] = 1e-8
-    """Added under the root."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sign(FirstOrder):
-    """The gradient's sign: the same distance in every coordinate."""
-
-    name: ClassVar[str] = "sign"
-    rule: ClassVar[str] = "scale_by_sign"
-
-    def check(self) -> None:
-        if self.max_norm:
-            raise UsageError("step.max_norm is not read with step sign: it does not feel how long a gradient is")
-
-
 @dataclass(frozen=True)
 class OwnOptax(Step):
     """An optax.GradientTransformation of the user's, as `quell.train(..., step=optax.adam(0.01))` takes it. optax's
@@ -136,4 +101,4 @@ def _compiled(rule: FirstOrder | OwnOptax) -> Callable[..., Any]:
     return jax.jit(rule.transform().update)
 
 
-STEPS = [Adam, Sgd, Momentum, RmsProp, Sign]
+STEPS = [Adam, Sgd]

@@ -12,7 +12,7 @@ from quell.api import Result, load
 from quell.config import Config, Preset, flatten, full_name, replace
 from quell.errors import UsageError
 from quell.estimate import Problem
-from quell.estimate.score import Score
+from quell.estimate.es import Es
 from quell.keys import Purpose, generator
 from quell.perturb.gaussian import Gaussian
 from quell.policy.network import Policy
@@ -93,4 +93,4 @@ def _pairs(result: Result) -> int:
 def _plain(config: Config) -> Config:
     """A run's config with plain ES in place of what trained it, at the run's sigma if it had one."""
     sigma = registry.settings_of(config.directions).get("sigma") or Gaussian().sigma
-    return replace(config, {"method": "es", "estimator": Score(shaping="none"), "directions": Gaussian(sigma=sigma)})
+    return replace(config, {"method": "es", "estimator": Es(shaping="none"), "directions": Gaussian(sigma=sigma)})

@@ -6,38 +6,39 @@ from typing import Any
 
 from quell.errors import UsageError, did_you_mean
 from quell.estimate import Estimator
-from quell.estimate.score import Score
+from quell.estimate.es import Es
 from quell.perturb import Unperturbed
 from quell.perturb.gaussian import Gaussian
 from quell.registry import make, name_of, replace
 from quell.types import Batch, State
 
-PLAIN = {"shaping": "none", "baseline": "leave-one-out", "discount": "fixed", "coefficients": "moments"}
-CV = make("estimator", "control-variate", PLAIN)
-PAPER = replace(CV, {"baseline": "none", "discount.gammas": (0.99,), "coefficients": "sgd"})
-AUTO = replace(CV, {"discount.gammas": (1.0, 0.99), "values": ("network",), "coefficients": "choose"})
-POLICY = replace(AUTO, {"coefficients.metric": "policy"})
+PLAIN = {"baseline": "leave-one-out", "discount": "fixed"}
+CV = make("estimator", "control-variate", {"shaping": "none", "columns": PLAIN, "coefficients": "moments"})
+PAPER = replace(CV, {"columns.baseline": "none", "columns.discount.gammas": (0.99,), "coefficients": "sgd"})
+NATURAL = {"shaping": "past", "columns": "advantages", "coefficients": "layers", "metric": "step"}
+CRITIC = make("estimator", "control-variate", NATURAL)
+SEVERAL = {"columns.discount.gammas": (1.0, 0.99), "coefficients": "layers"}
 PG = make("estimator", "policy-gradient", {"gamma": 1.0, "baseline": "leave-one-out"})
 BASES: dict[str, tuple[str, Estimator]] = {
-    "es": ("plain ES", Score(shaping="none")),
+    "es": ("plain ES", Es(shaping="none")),
     "re": ("the policy gradient of the perturbed members alone", replace(CV, {"coefficients": "fixed"})),
     "cv-paper": ("CV as in the paper: sgd eta, gamma 0.99", PAPER),
     "cv": ("CV with eta from running moments, gamma 1, leave-one-out baseline", CV),
-    "cv-layer": ("the same with one eta per layer", replace(CV, {"coefficients.per": "layer"})),
-    "cv-linear": ("CV with a linear value function as baseline", replace(CV, {"baseline": "linear"})),
-    "cv-network": ("CV with a network as baseline", replace(CV, {"baseline": "network"})),
-    "auto": ("control variates chosen online, plain ES among them", AUTO),
-    "auto-policy": ("the same by the variance in the policy's metric", POLICY),
-    "cv-advantage": ("CV with a critic's advantages, in the natural step's metric", make("estimator", "advantage")),
+    "cv-layer": ("the same with one eta per layer", replace(CV, {"coefficients": "layers"})),
+    "cv-several": ("the same with two discounts, gamma 1 and 0.99", replace(CV, SEVERAL)),
+    "cv-advantage": (
+        "CV with a critic's advantages, in a step's metric",
+        make("estimator", "control-variate", NATURAL),
+    ),
     "pg": ("policy gradient at theta, without perturbations", PG),
-    "pg-advantage": ("the same with a critic's advantages", make("estimator", "advantage-gradient")),
+    "pg-advantage": ("the same with a critic's advantages", make("estimator", "actor-critic")),
 }
 """Name -> (summary, estimator). Returns are as they are: to shape them by their own batch would bias every estimate."""
 MODIFIERS = {
     **{"ortho": make("directions", "orthogonal"), "gcmc": make("directions", "gcmc")},
     **{"qmc": make("directions", "qmc", {"shift": True}), "crn": None},
 }
-"""Appended with a dash (auto-ortho, es-crn), or alone, to ES -> directions, or None for shared action noise."""
+"""Appended with a dash (cv-ortho, es-crn), or alone, to ES -> directions, or None for shared action noise."""
 SGD_UPDATES = 200  # the paper's rule needs about this many iterations to settle
 
 
@@ -67,7 +68,7 @@ class Row:
 
     @property
     def learns(self) -> bool:
-        return type(self.estimator) is not Score
+        return type(self.estimator) is not Es
 
     def at(self, sigma: float) -> "Row":
         """The row with its directions in place."""
@@ -122,4 +123,4 @@ def unit(estimator: Estimator, batch: Batch, state: State) -> float:
 
 def gamma_rows(values: Iterable[float]) -> list[Row]:
     """CV by moments at several discounts."""
-    return [Row(f"cv gamma={value:g}", replace(CV, {"discount.gammas": (value,)})) for value in values]
+    return [Row(f"cv gamma={value:g}", replace(CV, {"columns.discount.gammas": (value,)})) for value in values]

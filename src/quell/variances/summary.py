@@ -278,5 +278,5 @@ def coefficients(row: Measured) -> dict[str, float]:
     estimator = row.row.estimator
     if not isinstance(estimator, ControlVariate):
         return {}
-    beta, _ = estimator.coefficients.coefficients(estimator.space(row.problem), row.state)
+    beta = estimator.per_parameter(row.problem, row.state)
     return {name: float(beta[0, where].mean()) for name, (where, _) in row.problem.policy.layout.items()}

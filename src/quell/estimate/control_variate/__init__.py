@@ -1,32 +1,46 @@
 """CV: an ES gradient less the noise that policy gradients of the same objective show (eq. 8).
 
-    g = 1/N sum_i (X_i + sum_k beta_k * Y_ik)
+    g = 1/N sum_i (X_i + sum_k beta_k Y_ik),    V[g] least at beta = -E[Y Y']^-1 E[Y X]
 
 X_i is the pair's ES estimate and every column Y_k has mean zero, so g is unbiased for every beta that comes from
-earlier batches only. The paper's control variate is the one with one column, Y = ES(gamma) - RE(gamma), and beta = eta.
+earlier batches only. A control variate is three choices:
 
-columns       X and Y of a pair
-coefficients  beta of one column: fixed, the paper's descent, running moments
-choose        beta of several, by the variance they would have had, in a metric
-discount      the gammas, given or learned
+columns       what Y is: ES(gamma) - RE(gamma) (the paper), or ES less a policy gradient with a critic
+coefficients  how beta comes about: fixed, the paper's descent, closed forms per coordinate or per layer
+metric        where V[g] is small: in the parameters (the paper), or in a natural step
+
+A step theta + P g does harm by tr(P H P Cov g), H the curvature, which is near the policy's Fisher matrix F. A natural
+step has P = F^-1, so what counts is tr(F^-1 Cov g): there ES has about d times the noise of a policy gradient with
+advantages, whereas in the parameters' metric the noise of ES is dominated by directions that the policy hardly feels.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from quell.errors import UsageError
-from quell.estimate import Estimate, Needs, Problem, Rows, batch_variance, compared, fresh_variance
-from quell.estimate.control_variate.choose import second_moment
-from quell.estimate.control_variate.coefficients import Coefficients, Products, SgdCoefficients, Space, spread_of
-from quell.estimate.control_variate.columns import packed, pair_columns, policy_products, unpacked, value_weights
-from quell.estimate.control_variate.discount import Discount, LearnedDiscount
-from quell.estimate.policy_gradient import advantages, by_pair, step_weights
-from quell.estimate.returns import Shaping, discounts, less_other_pairs, shaped_fitness
-from quell.estimate.value import Kind, ValueFunction
-from quell.registry import SHARE, name_of
-from quell.types import Batch, Pair, State, Sums
+from quell.estimate import Estimate, Needs, Problem, Rows, compared
+from quell.estimate.advantages import earned_alike
+from quell.estimate.control_variate.coefficients import (
+    Coefficients,
+    SgdCoefficients,
+    Space,
+    packed,
+    second_moment,
+)
+from quell.estimate.control_variate.columns import Columns, Scale
+from quell.estimate.control_variate.discounted import DiscountedColumns
+from quell.estimate.es import pair_score
+from quell.estimate.returns import finite_pairs, less_other_pairs, shaped_fitness
+from quell.policy.fisher import layered_products
+from quell.registry import name_of
+from quell.types import Array, Batch, Metrics, Pair, State, Sums
+
+MEMORY = 0.9  # of the returns' spread
+WILD = 1e6  # times the returns' spread so far
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,113 +48,168 @@ class ControlVariate:
     """ES with structured control variates, on top of any kind of directions."""
 
     name: ClassVar[str] = "control-variate"
-    needs: ClassVar[Needs] = Needs(perturbed=True, trajectories=True)
-    shaping: Shaping = "normalise"
-    """What is done to the returns of a batch: (J - mean)/std, centred ranks, or nothing."""
-    baseline: Literal["none", "leave-one-out", "linear", "network"] = "none"
-    """Baseline of the reward-to-go: none, the mean over the other members at the same step, or a value function of
-    state and time fitted on past batches (linear in features, or a network with a random first layer)."""
-    values: tuple[Kind, ...] = ()
-    """Value functions that get a column of their own, which exchanges the baseline for them as far as that pays."""
-    value_decay: Annotated[float, SHARE] = 0.95
-    """How much of the data behind a value function survives an iteration."""
-    discount: Discount = field(default_factory=LearnedDiscount)
-    """The control variates' discounts: fixed, or learned by ES on the squared norm of the estimate (the paper)."""
+    shaping: Literal["normalise", "ranks", "none", "past"] = "normalise"
+    """What is done to the returns of a batch: (J - mean)/std, centred ranks, nothing, or division by the spread of
+    past batches' returns, which biases nothing."""
+    columns: Columns = field(default_factory=DiscountedColumns)
+    """What is subtracted from ES: discounted (the paper) or advantages (with a critic)."""
     coefficients: Coefficients = field(default_factory=SgdCoefficients)
-    """How the coefficients eta come about: fixed, sgd (the paper), moments (closed form from past batches), or choose
-    (several columns, by the variance each choice would have had so far, plain ES among them)."""
+    """How the coefficients come about: fixed, sgd (the paper), moments (closed form per coordinate), layers (closed
+    form per layer)."""
+    metric: Literal["parameters", "step"] = "parameters"
+    """Where the variance is made small: in the parameters, or as a natural step feels it."""
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(perturbed=True, trajectories=True, together=self.columns.together)
+
+    @property
+    def biased(self) -> bool:
+        return self.columns.biased
 
     def check(self) -> None:
-        kinds = [*self._baseline_kind(), *self.values]
-        if not set(kinds) <= {"linear", "network"} or len(set(kinds)) < len(kinds):
-            raise UsageError(f"estimator.values takes linear and network, none that is the baseline, got {self.values}")
-        columns, most = self.discount.columns + len(self.values), self.coefficients.columns
-        if most is not None and columns > most:
-            advice = "give one discount and no values, or use `estimator.coefficients='choose'`"
-            raise UsageError(f"coefficients {name_of(self.coefficients)} weigh {most} column, not {columns}; {advice}")
-        if not kinds and self.value_decay != ControlVariate.value_decay:
-            raise UsageError("estimator.value_decay is read only where there is a value function (baseline or values)")
-
-    def _baseline_kind(self) -> list[Kind]:
-        return [self.baseline] if self.baseline in ("linear", "network") else []
-
-    def value_functions(self, problem: Problem) -> list[ValueFunction]:
-        """The baseline's, then those with a column of their own."""
-        kinds, size = (*self._baseline_kind(), *self.values), problem.policy.obs_size
-        return [ValueFunction(kind, size, decay=self.value_decay) for kind in kinds]
+        if self.columns.count > 1 and not self.coefficients.several:
+            rule = name_of(self.coefficients)
+            raise UsageError(
+                f"coefficients {rule} weigh one column, not {self.columns.count}; use layers, or one gamma"
+            )
+        if self.metric == "step" and not self.coefficients.layered:
+            raise UsageError(f"metric step needs coefficients layers, not {name_of(self.coefficients)}")
 
     def space(self, problem: Problem) -> Space:
-        """What coefficients are for; to try: one discount, each value function with it, all discounts, and all."""
-        count, total = self.discount.columns, self.discount.columns + len(self.values)
-        subsets = [(0,), *((0, k) for k in range(count, total)), tuple(range(count)), tuple(range(total))]
-        layers = tuple(where for where, _ in problem.policy.layout.values())
-        return Space(problem.policy.dim, layers, total, tuple(dict.fromkeys(subsets)))
+        """What coefficients are for."""
+        policy = problem.policy
+        return Space(policy.dim, self.columns.count, tuple(w for w, _ in policy.layout.values()), policy.blocks)
 
     def init(self, problem: Problem) -> State:
-        state = {**self.coefficients.init(self.space(problem)), **self.discount.init(), **fresh_variance(problem, 2)}
-        for value in self.value_functions(problem):
-            state |= value.init()
-        return state
+        state = {**self.columns.init(problem), **self.coefficients.init(self.space(problem))}
+        if self.shaping == "past":
+            state["scale"] = np.zeros(())
+        return {**state, "last": np.zeros((2, problem.policy.dim)), "last.known": np.zeros(())}
+
+    def unit(self, batch: Batch, state: State) -> float:
+        """What rewards are divided by; 0 where there is nothing to learn."""
+        return self._shaped(batch, state)[1].unit
+
+    def _shaped(self, batch: Batch, state: State) -> tuple[Array, Scale, Array]:
+        """(fitness [2N], 0 for members of bad pairs; the scale of rewards; which pairs are good)."""
+        returns, good = batch.rollouts.returns, finite_pairs(batch.rollouts.rewards)
+        if self.shaping != "past":
+            fitness, times, good = shaped_fitness(np.where(np.repeat(good, 2), returns, np.nan), self.shaping)
+            return fitness, Scale(times, 1 / times if times > 0 else 0.0), good
+        unit = self._past_unit(batch, state)
+        usable = np.where(np.repeat(good, 2), returns, 0.0)
+        fitness = less_other_pairs(usable, int(good.sum())) / unit if unit > 0 else np.zeros_like(usable)
+        return np.where(np.repeat(good, 2), fitness, 0.0), Scale(1 / unit if unit > 0 else 0.0, unit), good
+
+    def _past_unit(self, batch: Batch, state: State) -> float:
+        """The spread of past returns within pairs, or at first of this batch's; 0 where there is nothing to learn,
+        unless nothing may be biased by what a batch itself says."""
+        if self.biased and earned_alike(batch):
+            return 0.0
+        past, fresh = float(state["scale"]), within_pairs(batch.rollouts.returns, finite_pairs(batch.rollouts.rewards))
+        return past if fresh < WILD * past else fresh  # from earlier batches, unless that would overflow
 
     def prepare(self, problem: Problem, batch: Batch, state: State) -> Rows:
-        iteration = batch.episodes.iteration
-        gammas = self.discount.at(problem.seed, state, iteration)
-        others = "none" if self._baseline_kind() else self.baseline
-        to_go, values, sound = advantages(batch, gammas, others)  # type: ignore[arg-type]
-        returns = np.where(np.repeat(sound, 2), batch.rollouts.returns, np.nan)
-        fitness, scale, good = shaped_fitness(returns, self.shaping)
-        centred = less_other_pairs(to_go[:, :, 0] * scale, int(good.sum()))
-        weights = step_weights(values * scale, gammas)
-        pairs = {"good": good, "fitness": fitness.reshape(-1, 2)}
-        pairs |= {"returns": by_pair(centred), "weights": by_pair(weights)}
-        shared = {"iteration": iteration, "gammas": list(gammas), "scale": scale}
-        if functions := self.value_functions(problem):
-            pairs["reward_to_go"] = by_pair(to_go[:1])[:, :, 0]
-            shared["discounting"] = np.stack([discounts(gamma, to_go.shape[-1]) for gamma in gammas])
-            shared |= {value.kind: value.weights(state) for value in functions}
-        if self.values:
-            pairs["baseline"] = by_pair(to_go[:1] - values[:1])[:, :, 0]
-        return Rows(pairs, shared)
+        fitness, scale, good = self._shaped(batch, state)
+        rows = self.columns.prepare(problem, batch, good, state, scale)
+        rows.pairs.update({"good": good, "fitness": fitness.reshape(-1, 2)})
+        rows.shared["whitening"] = (
+            batch.metric.whitening() if batch.metric is not None and self.metric == "step" else ()
+        )
+        if self.shaping == "past":
+            rows.shared["spread_within"] = np.asarray(within_pairs(batch.rollouts.returns, good))
+        return rows
 
     def terms(self, problem: Problem, pair: Pair, row: dict[str, Any], theta: Any, xp: Any = np) -> dict[str, Any]:
-        functions = self.value_functions(problem)
-        baseline, exchanged = (functions[0], functions[1:]) if self._baseline_kind() else (None, functions)
-        weights, learned = value_weights(xp, pair, row, baseline, exchanged)
-        columns = pair_columns(xp, problem, pair, row, theta, weights, self.coefficients.precision)
-        count, in_use = len(columns) - len(self.values), 1 + self.discount.columns  # between them: trial discounts
-        used, trials = xp.concatenate([columns[:in_use], columns[count:]]), columns[in_use:count]
-        terms = {"count": 1.0, "columns": used, "products": packed(used), **learned}
-        if len(trials):
-            terms["trials"] = trials
-        if self.coefficients.metric == "policy":
-            terms["gram"] = policy_products(xp, problem, self.space(problem), pair, theta, used)
-        return terms
+        eps = xp.moveaxis(xp.asarray(pair.eps), -2, 0)  # the two members in front, also where there are several pairs
+        x = pair_score(xp, row["fitness"].T[..., None], eps, problem.directions)
+        others, more = self.columns.terms(xp, problem, pair, row, theta, x)
+        columns = xp.concatenate([x[..., None, :], others], axis=-2)
+        wide = columns.astype(np.float64) if xp is np else columns
+        products = packed(wide)
+        if self.coefficients.layered:
+            products = layered_products(xp, problem.policy, row["whitening"], wide)
+        return {"count": xp.ones(x.shape[:-1]), "columns": wide, "products": products, **more}
 
     def combine(self, problem: Problem, sums: Sums, rows: Rows, state: State) -> Estimate:
-        count, columns, space = float(sums["count"]), sums["columns"], self.space(problem)
-        products = unpacked(sums["products"], space.columns)
-        sound = bool(np.isfinite(products).all() and np.isfinite(sums.get("gram", np.zeros(()))).all())
+        count, columns, products = float(sums["count"]), sums["columns"], sums["products"]
+        space = self.space(problem)
+        beta = self.coefficients.coefficients(space, state)
+        sound = bool(np.isfinite(columns[1:]).all() and np.isfinite(products).all())
         usable = sound and count > 0
-        beta, known = self.coefficients.coefficients(space, state)
-        combined = columns[0] + (beta * columns[1:]).sum(axis=0) if usable else columns[0]
-        squares = second_moment(products, beta) if usable else products[0, 0]
-        (plain, own), learned = batch_variance(problem, state, [columns[0], combined], [products[0, 0], squares], count)
-        metrics = {"gamma": float(rows.shared["gammas"][0]), "trouble/cv_dropped": float(not sound)}
-        metrics |= compared(plain, own)
-        gradient = (combined / max(count, 1)).astype(np.float32)
-        if not usable:  # an overflowing policy gradient: this batch falls back to plain ES, and nothing is learned
-            return Estimate(gradient, state | learned, metrics)
-        metrics |= spread_of(beta[0])
-        exchanged = [bool(np.any(rows.shared[kind])) for kind in self.values]
-        ready = np.array([True] * self.discount.columns + exchanged)
-        summed = Products(products, sums.get("gram"), count)
-        following, guarded = self.coefficients.update(space, state, summed, ready)
-        if "trials" in sums:
-            trials = (columns[0] + beta[0] * sums["trials"]) / count
-            following = self.discount.update(problem.seed, following, rows.shared["iteration"], trials)
-        for value in self.value_functions(problem):
-            following = value.update(following, sums)
-        return Estimate(gradient, following | learned, metrics | known | guarded)
+        each = self._each(space, beta)
+        combined = columns[0] + (each * columns[1:]).sum(axis=0) if sound else columns[0]
+        means = np.stack([columns[0], combined]) / max(count, 1)
+        metrics = {"trouble/cv_dropped": float(not sound), **self.columns.metrics(rows)}
+        metrics |= self._variance(problem, rows, products, beta if sound else 0 * beta, means, state, count)
+        following = {**state, **self._next_scale(state, rows)}
+        if np.isfinite(means).all():
+            following |= {"last": means, "last.known": np.ones(())}
+        gradient = means[1].astype(np.float32)
+        if not usable:  # an overflowing policy gradient: this batch is plain ES, and nothing is learned
+            return Estimate(gradient, following, metrics)
+        following = self.columns.update(problem, following, sums, rows, each)
+        guarded: Metrics = {}
+        if self.metric == "parameters" or rows.shared["whitening"]:
+            following, guarded = self.coefficients.update(space, following, products, count)
+        return Estimate(gradient, following, metrics | spread_of(beta) | guarded)
+
+    def per_parameter(self, problem: Problem, state: State) -> Array:
+        """beta [K, d] as it stands."""
+        space = self.space(problem)
+        return self._each(space, self.coefficients.coefficients(space, state))
+
+    def _each(self, space: Space, beta: Array) -> Array:
+        """beta [K, d], where it is one per layer too."""
+        sizes = [where.stop - where.start for where in space.layers]
+        return np.repeat(beta, sizes, axis=1) if self.coefficients.layered else beta
+
+    def _variance(
+        self, problem: Problem, rows: Rows, products: Array, beta: Array, means: Array, state: State, count: float
+    ) -> Metrics:
+        """V of ES and of this estimate, in the metric whose products there are.
+
+        From the spread of independent pairs; where there is one alone, or they are drawn jointly, half the squared
+        distance to the last batch's estimates, which are as good as independent.
+        """
+        whitening, directions = rows.shared["whitening"], problem.directions
+        in_metric = {"variance/in_step_metric": float(len(whitening) > 0)}
+        told = directions.independent and count > 1
+        if not (told or (directions.fresh and state["last.known"])):
+            return in_metric | compared(float("nan"), float("nan"))
+        vectors = means if told else means - state["last"]
+        squares = layered_products(np, problem.policy, whitening, vectors, crossed=False).sum(axis=1)
+        plain, own = squares / 2
+        if told:
+            seconds = np.array([products[0].sum(), second_moment(products, beta).sum()])
+            plain, own = (seconds - squares * count) / (count * (count - 1))
+        unknown = not (np.isfinite(plain) and count)
+        return in_metric | (compared(float("nan"), float("nan")) if unknown else compared(float(plain), float(own)))
+
+    def _next_scale(self, state: State, rows: Rows) -> State:
+        """The running spread of returns, with this batch's."""
+        if self.shaping != "past":
+            return {}
+        past, fresh = float(state["scale"]), float(rows.shared["spread_within"])
+        if not np.isfinite(fresh):
+            return {"scale": state["scale"]}
+        mixed = np.hypot(np.sqrt(MEMORY) * past, np.sqrt(1 - MEMORY) * fresh) if past else fresh
+        return {"scale": np.asarray(mixed)}
+
+
+def spread_of(beta: Array) -> Metrics:
+    """Coefficients of the first column as a run's metrics tell them."""
+    return {"eta/mean": float(beta[0].mean()), "eta/min": float(beta[0].min()), "eta/max": float(beta[0].max())}
+
+
+def within_pairs(returns: Array, good: Array) -> float:
+    """Spread of returns within the good pairs, whose members share their reset."""
+    gaps = np.abs(returns[0::2] - returns[1::2])[good]
+    largest = float(gaps.max()) if len(gaps) else 0.0
+    if not 0 < largest < np.inf:
+        return largest
+    return float(np.sqrt(np.square(gaps / largest).mean() / 2)) * largest  # squares of huge returns stay finite
 
 
 ESTIMATORS = [ControlVariate]

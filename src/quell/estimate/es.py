@@ -17,10 +17,10 @@ from quell.types import Batch, Pair, State, Sums
 
 
 @dataclass(frozen=True, kw_only=True)
-class Score:
+class Es:
     """The plain ES estimator."""
 
-    name: ClassVar[str] = "score"
+    name: ClassVar[str] = "es"
     needs: ClassVar[Needs] = Needs(perturbed=True, trajectories=False)
     shaping: Shaping = "normalise"
     """What is done to the returns of a batch: (J - mean)/std, centred ranks, or nothing."""
@@ -53,4 +53,4 @@ def pair_score(xp: Any, values: Any, eps: Any, directions: Any) -> Any:
     return xp.float32(values[0] / twice) * eps[0] + xp.float32(values[1] / twice) * eps[1]
 
 
-ESTIMATORS = [Score]
+ESTIMATORS = [Es]

@@ -13,7 +13,7 @@ import pytest
 from conftest import Collector
 from linear_gaussian import POLICY, THETA, LinearGaussian
 
-from quell.estimate.epochs import ClippedEpochs
+from quell.estimate.ppo import Ppo
 from quell.keys import Purpose, generator
 from quell.perturb import Unperturbed
 from quell.policy.likelihood import log_prob
@@ -26,7 +26,7 @@ DATA = Collector(LinearGaussian(), POLICY, pairs=6, directions=Unperturbed())
 
 def test_it_is_what_optax_would_do() -> None:
     """Two epochs of three minibatches, clipped, on advantages of mean 0 and spread 1, played by theta."""
-    settings = ClippedEpochs(epochs=2, minibatch=STEPS // 3, lr=0.05, clip=0.1, longest=0.3)
+    settings = Ppo(epochs=2, minibatch=STEPS // 3, lr=0.05, clip=0.1, longest=0.3)
     batch = DATA.batch(THETA)
     steps = DATA.sums(settings, batch)["collected.steps"]
     assert len(steps) == STEPS
@@ -55,7 +55,7 @@ def test_it_is_what_optax_would_do() -> None:
 
 
 def test_a_divergence_ends_the_batch() -> None:
-    free = ClippedEpochs(epochs=20, minibatch=STEPS, lr=0.05)
+    free = Ppo(epochs=20, minibatch=STEPS, lr=0.05)
     batch = DATA.batch(THETA)
     assert DATA.estimate(free, batch).metrics["pg/updates"] == 20
     stopped = DATA.estimate(dataclasses.replace(free, kl_stop=0.02), batch).metrics
@@ -67,7 +67,7 @@ def test_clipping_shortens_the_way() -> None:
     """Many epochs on one batch go on for ever, unless ratios are clipped."""
     batch = DATA.batch(THETA)
     lengths = [
-        np.linalg.norm(DATA.estimate(ClippedEpochs(epochs=200, minibatch=STEPS, lr=0.03, clip=clip), batch).gradient)
+        np.linalg.norm(DATA.estimate(Ppo(epochs=200, minibatch=STEPS, lr=0.03, clip=clip), batch).gradient)
         for clip in (0.1, 1e6)
     ]
     assert lengths[0] < 0.5 * lengths[1]

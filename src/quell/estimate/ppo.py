@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from quell.estimate import Estimate, Needs, Problem, Rows
-from quell.estimate.advantage import LONGEST, SHORTEST, WithCritic, padded_rows, played_steps
+from quell.estimate.advantages import LONGEST, SHORTEST, WithCritic, padded_rows, played_steps
 from quell.estimate.policy_gradient import padded_length
 from quell.estimate.returns import finite_pairs
 from quell.keys import Purpose, generator
@@ -26,10 +26,10 @@ from quell.types import Array, Batch, Pair, State, Sums
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClippedEpochs(WithCritic):
+class Ppo(WithCritic):
     """The way to where several epochs of clipped updates end."""
 
-    name: ClassVar[str] = "epochs"
+    name: ClassVar[str] = "ppo"
     needs: ClassVar[Needs] = Needs(perturbed=False, trajectories=True)
     biased: ClassVar[bool] = True  # the way is not the gradient, whatever the advantages are
     lr: Annotated[float, POSITIVE] = 3e-4
@@ -67,7 +67,7 @@ class ClippedEpochs(WithCritic):
         policy, iteration = problem.policy, int(rows.shared["iteration"])
         steps = sums["collected.steps"]
         steps = steps[np.isfinite(steps).all(axis=1)]
-        width, gamma = spread(steps[:, -1]) if len(steps) else 0.0, rows.shared["discounting"][0]
+        width, gamma = spread(steps[:, -1]) if len(steps) else 0.0, self.gamma
         if not width > 0:
             return Estimate(np.zeros(policy.dim, np.float32), state, {"gamma": gamma, "pg/kl": 0.0})
         weights = (steps[:, -1] - steps[:, -1].mean()) / width
@@ -94,7 +94,7 @@ class ClippedEpochs(WithCritic):
 
 
 @functools.lru_cache(maxsize=16)
-def _train(settings: ClippedEpochs, policy: Policy) -> Callable[..., Any]:
+def _train(settings: Ppo, policy: Policy) -> Callable[..., Any]:
     """Compiled (theta, Adam's state, steps, rows of each update, updates) -> (theta, state, last KL, updates done)."""
     import jax
     import jax.numpy as jnp
@@ -130,4 +130,4 @@ def _train(settings: ClippedEpochs, policy: Policy) -> Callable[..., Any]:
     return train
 
 
-ESTIMATORS = [ClippedEpochs]
+ESTIMATORS = [Ppo]

@@ -12,17 +12,17 @@ from typing import Annotated, ClassVar
 import numpy as np
 
 from quell.estimate import Problem, Rows
+from quell.estimate.es import Es
 from quell.estimate.returns import finite_pairs, shaped_fitness
-from quell.estimate.score import Score
 from quell.registry import Range
 from quell.types import Array, Batch, State
 
 
 @dataclass(frozen=True, kw_only=True)
-class TopDirections(Score):
+class Ars(Es):
     """ES on the best pairs of a batch."""
 
-    name: ClassVar[str] = "top"
+    name: ClassVar[str] = "ars"
     top: Annotated[float, Range(above=0, high=1)] = 0.5
     """Share of the pairs that are used, the best; 1 is plain ES."""
     per_step: float = 0.0
@@ -46,4 +46,4 @@ class TopDirections(Score):
         return np.argsort(np.argsort(-better, kind="stable"), kind="stable") < wanted
 
 
-ESTIMATORS = [TopDirections]
+ESTIMATORS = [Ars]
