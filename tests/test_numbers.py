@@ -86,10 +86,14 @@ class TestVariance:
         check(" ".join(cells), list(row_of("dm-cheetah-run-trained", "auto")["eta"].values()))
 
     def test_extremes(self) -> None:
-        assert "CV's variance is 10^48 times that of ES. `auto` measures 1.00." in page("docs/variance.md")
+        assert "CV's variance is 10^48 times that of ES. `auto` measures 1.00." in page(
+            "results/variance/chosen-coefficients.md"
+        )
         assert round(math.log10(row_of("lqr-init", "cv-paper")["ratio"]["value"])) == 48
         assert rounded("1.00", row_of("lqr-init", "auto")["ratio"]["value"])
-        assert "0.03 of the total variance of ES on a trained swimmer, and six times" in page("docs/variance.md")
+        assert "0.03 of the total variance of ES on a trained swimmer, and six times" in page(
+            "results/variance/chosen-coefficients.md"
+        )
         swimmer = row_of("swimmer-gain-policy", "auto")
         assert [round(swimmer["ratio"]["value"], 2), round(swimmer["fisher_ratio"]["value"])] == [0.03, 6]
 
@@ -100,7 +104,7 @@ class TestVariance:
             (untrained, "| change of return | step | ES | CV (paper)"),
             (trained, "| change of return | step | ES | auto |"),
         ):
-            for first, step, *cells in rows("docs/variance.md", head):
+            for first, step, *cells in rows("results/variance/chosen-coefficients.md", head):
                 task = first or task
                 for method, cell in zip(names[file], cells, strict=True):
                     check(cell, whole(gain(f"{task}-{file}", method, step)))
@@ -109,9 +113,9 @@ class TestVariance:
         def over(name: str, step: str) -> list[float]:
             return whole(gain(name, "cv-paper", step, "over_es"))
 
-        says("docs/variance.md", "(CV over ES by", over("walker2d-gain-1000", "sign 0.01"))
+        says("results/variance/chosen-coefficients.md", "(CV over ES by", over("walker2d-gain-1000", "sign 0.01"))
         says(
-            "docs/variance.md",
+            "results/variance/chosen-coefficients.md",
             "on roboschool-halfcheetah at 0.03 (",
             over("roboschool-halfcheetah-gain-1000", "sign 0.03"),
         )
@@ -125,7 +129,9 @@ class TestVariance:
             "halfcheetah, trained": "halfcheetah-gain-policy",
             "swimmer, trained": "swimmer-gain-policy",
         }
-        shown = {first: cells for first, *cells in rows("docs/variance.md", "| | auto: total, Fisher")}
+        shown = {
+            first: cells for first, *cells in rows("results/variance/chosen-coefficients.md", "| | auto: total, Fisher")
+        }
         assert shown.keys() == files.keys()
         for first, cells in shown.items():
             for method, cell in zip(("auto", "auto-policy"), cells, strict=True):
@@ -137,7 +143,7 @@ class TestVariance:
             row = row_of(name, method)
             return math.sqrt(row["ratio"]["value"]) / float(row["fisher_ratio"]["value"])
 
-        text = page("docs/variance.md")
+        text = page("results/variance/chosen-coefficients.md")
         assert "on hopper `auto` (0.5 of ES's step) is best at 0.03 and the policy metric (twice it) at 0.1" in text
         assert [round(bears("hopper-gain-1000", m), 1) for m in ("auto", "auto-policy")] == [0.5, 2.0]
         assert "`auto` (0.09) is best at 0.01 or below, ES and the policy metric (1.2) at 0.03" in text
@@ -150,7 +156,7 @@ class TestVariance:
 
     def test_training_at_two_rates(self) -> None:
         labels = ("es-lr0.01", "es-lr0.03", "cv-moments-lr0.01", "cv-moments-lr0.03", "cv-lr0.01", "cv-lr0.03")
-        for task, *cells in rows("docs/variance.md", "| | ES 0.01 |"):
+        for task, *cells in rows("results/variance/chosen-coefficients.md", "| | ES 0.01 |"):
             for label, cell in zip(labels, cells, strict=True):
                 check(cell, spread(f"step-size/{task}-tuned-{label}-300000-?"))
 
@@ -158,30 +164,34 @@ class TestVariance:
         def walker(label: str, steps: str = "300000") -> list[float]:
             return spread(f"step-size/walker2d/walker2d-tuned-{label}-{steps}-?")
 
-        says("docs/variance.md", "one of five with ES (", walker("es-lr0.03", "1000000"))
-        says("docs/variance.md", "with ever larger actions (", walker("cv-lr0.03", "1000000"))
+        says("results/variance/chosen-coefficients.md", "one of five with ES (", walker("es-lr0.03", "1000000"))
+        says("results/variance/chosen-coefficients.md", "with ever larger actions (", walker("cv-lr0.03", "1000000"))
         learned = [spread(f"learning/walker2d-tuned-{method}-1000000-?") for method in ("es", "cv")]
-        says("docs/variance.md", "At 0.01 none does:", learned[0] + learned[1])
-        says("docs/variance.md", "(3e5 steps at 0.03: ES", walker("es-clip-lr0.03"))
-        says("docs/variance.md", "policy metric 421", [*walker("cv-clip-lr0.03")[1:]])
+        says("results/variance/chosen-coefficients.md", "At 0.01 none does:", learned[0] + learned[1])
+        says("results/variance/chosen-coefficients.md", "(3e5 steps at 0.03: ES", walker("es-clip-lr0.03"))
+        says("results/variance/chosen-coefficients.md", "policy metric 421", [*walker("cv-clip-lr0.03")[1:]])
         at_001 = [walker(label) for label in ("es-lr0.01", "cv-lr0.01", "es-clip-lr0.01", "cv-clip-lr0.01")]
-        text = page("docs/variance.md").partition("; at 0.01 476")[2]
+        text = page("results/variance/chosen-coefficients.md").partition("; at 0.01 476")[2]
         check(f"476{text[: text.index(' with it')]}".replace("without", ""), [x for one in at_001 for x in one])
         total = [run.variance for run in records("step-size/walker2d/*cv-lr0.03-1000000-?")]
-        says("docs/variance.md", "its total variance came to", [sum(x or 0 for x in total) / len(total)])
+        says(
+            "results/variance/chosen-coefficients.md",
+            "its total variance came to",
+            [sum(x or 0 for x in total) / len(total)],
+        )
 
     def test_what_was_made_of_it(self) -> None:
         swimmer = [
             spread(f"learning/swimmer-tuned-{label}-1000000-?")
             for label in ("cv", "es", "cv-moments", "cv-moments-linear")
         ]
-        says("docs/variance.md", "it ends at 341", swimmer[0][1:])
-        says("docs/variance.md", "(three seeds; ES", swimmer[1])
-        says("docs/variance.md", "it falls back to", swimmer[2])
-        says("docs/variance.md", "with `--schedule linear` it ends at", swimmer[3])
+        says("results/variance/chosen-coefficients.md", "it ends at 341", swimmer[0][1:])
+        says("results/variance/chosen-coefficients.md", "(three seeds; ES", swimmer[1])
+        says("results/variance/chosen-coefficients.md", "it falls back to", swimmer[2])
+        says("results/variance/chosen-coefficients.md", "with `--schedule linear` it ends at", swimmer[3])
         lander = [spread(f"learning/gym-LunarLander-v3-tuned-{method}-500000-?") for method in ("cv", "es")]
-        says("docs/variance.md", "on LunarLander at", lander[0])
-        says("docs/variance.md", "(two seeds; ES", lander[1])
+        says("results/variance/chosen-coefficients.md", "on LunarLander at", lander[0])
+        says("results/variance/chosen-coefficients.md", "(two seeds; ES", lander[1])
 
 
 def test_normalisation() -> None:

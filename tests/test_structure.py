@@ -75,7 +75,3 @@ def test_commands_print_through_what_is_printable() -> None:
     for path in (SOURCE / "commands").glob("*.py"):
         calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
         assert "print" not in [call.id for call in calls if isinstance(call, ast.Name)], path.name
-
-
-def test_at_most_fourteen_modules_in_the_hall() -> None:
-    assert len(list(SOURCE.glob("*.py"))) <= 14

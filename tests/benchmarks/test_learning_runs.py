@@ -47,7 +47,10 @@ def test_the_demo_holds_on_disjoint_sets_of_seeds() -> None:
 def test_one_setting_for_two_tasks() -> None:
     """results/one-setting and docs/natural.md against their records and the benchmark's."""
     rounds = json.loads((RESULTS / "one-setting" / "rounds.json").read_text())
-    pages = [(RESULTS / "one-setting" / "README.md").read_text(), (RESULTS.parent / "docs" / "natural.md").read_text()]
+    pages = [
+        (RESULTS / "one-setting" / "README.md").read_text(),
+        (RESULTS / "one-setting" / "what-was-tried.md").read_text(),
+    ]
     for task in ("hopper", "swimmer"):
         groups = {
             "": records(f"benchmark/{task}-cv-?"),
@@ -74,7 +77,7 @@ def test_swimmers_that_keep_their_noise() -> None:
     runs = [*records("tuning/settings/swimmer-cv-fix.6-*"), *records("benchmark/swimmer-cv-?")]
     fast = [run for run in runs if score(run) >= 355]
     assert (len(fast), len(runs)) == (10, 11)
-    assert "ten of the eleven seeds tried end at 355 or more" in (RESULTS.parent / "docs" / "natural.md").read_text()
+    assert "ten of the eleven seeds tried end at 355 or more" in page("results/one-setting/what-was-tried.md")
 
 
 def test_perturbation_where_rewards_are_rare() -> None:
@@ -130,7 +133,7 @@ def test_what_trades_one_task_for_the_other() -> None:
         for task, cell in zip(("hopper", "swimmer"), cells, strict=True):
             runs = records(f"one-setting/leads/{task}-tuned-cv-{label}-1000000-*")
             assert cell == ", ".join(f"{score(run):.0f}" for run in runs)
-            assert {(r.estimator.gamma, r.estimator.trace) for r in (run.config for run in runs)} == {  # type: ignore[attr-defined]
+            assert {(r.estimator.columns.gamma, r.estimator.columns.trace) for r in (run.config for run in runs)} == {  # type: ignore[attr-defined]
                 (float(gamma), float(trace))
             }
 
@@ -142,13 +145,13 @@ def test_discounts_that_rise() -> None:
         for task, cell in zip(("hopper", "swimmer"), cells, strict=True):
             runs = records(f"one-setting/leads/{task}-tuned-cv-{label}-1000000-*")
             assert cell == ", ".join(f"{score(run):.0f}" for run in runs), label
-    assert f"were on their way ({shown['rise1'][1]})" in page("docs/natural.md")
+    assert f"were on their way ({shown['rise1'][1]})" in page("results/one-setting/what-was-tried.md")
 
 
 def test_what_a_perfect_referee_would_say() -> None:
     """docs/natural.md against its file, and that the file says so."""
     facts = json.loads((RESULTS / "one-setting" / "referee.json").read_text())["rows"]
-    shown = list(rows("docs/natural.md", "| task | seed | iteration | return there"))
+    shown = list(rows("results/one-setting/what-was-tried.md", "| task | seed | iteration | return there"))
     assert len(shown) == len(facts) == 20
     for (task, *cells), one in zip(shown, facts, strict=True):
         assert task == one["task"]

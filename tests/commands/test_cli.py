@@ -165,8 +165,8 @@ def test_presets_and_methods_change_the_defaults() -> None:
     paper, tuned = (flatten(make_config("halfcheetah", "cv", preset)) for preset in ("paper", "tuned"))  # type: ignore[arg-type]
     assert paper["estimator.coefficients"] == "sgd"
     assert paper["estimator.baseline"] == "none"
-    assert paper["estimator.discount"] == "learned"
-    assert paper["estimator.discount.start"] == 0.99
+    assert paper["estimator.columns.discount"] == "learned"
+    assert paper["estimator.columns.discount.start"] == 0.99
     assert paper["estimator.coefficients.start"] == 0
     assert (paper["shared_reset"], paper["pairs"]) == (False, 5)
     assert (paper["policy.output_scale"], paper["policy.init_std"]) == (0.01, 0.37)
