@@ -49,7 +49,7 @@ def test_variance_is_shown_of_what_was_trained_not_of_a_name(capsys: pytest.Capt
     rows = [measured(1, 2.0, 1.0, natural=0.0)]
     custom = printed(rows, capsys, estimator="control-variate", step="adam")
     assert "  gradient variance  0.5 of plain ES's" in custom
-    plain = printed([measured(1, 2.0, 2.0, natural=0.0)], capsys, estimator="score", step="adam")
+    plain = printed([measured(1, 2.0, 2.0, natural=0.0)], capsys, estimator="es", step="adam")
     assert not any("gradient variance" in line for line in plain), "plain ES beside itself"
     assert not any("gradient variance" in line for line in printed([row(1)], capsys)), "not known"
 

@@ -250,7 +250,7 @@ def test_the_rival_is_what_was_trained_not_what_it_is_called(tmp_path: Path) -> 
     assert verdicts == {"CV": "above ES", "ES": "", "custom (policy-gradient, adam)": "above ES"}
     (group,) = headline_of(tmp_path)
     assert "custom (policy-gradient, adam) against ES: above on 1 task." in group["sentences"]
-    fallen = seeds_of("cv", GOOD, tmp_path / "c", estimator="score")
+    fallen = seeds_of("cv", GOOD, tmp_path / "c", estimator="es")
     assert {name: row["verdict"] for name, row in rows_of(tmp_path / "a/seeds/swimmer-es", fallen).items()} == {
         "ES method cv": "",
         "ES method es": "",

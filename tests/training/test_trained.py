@@ -26,13 +26,13 @@ def test_a_method_is_called_by_its_name(task: str, preset: Preset) -> None:
     ("method", "exchanged", "name"),
     [
         ("es", {"estimator": "policy-gradient"}, "custom (policy-gradient, adam)"),
-        ("es", {"step": "natural"}, "custom (score, natural)"),
-        ("es", {"policy": "deterministic"}, "custom (score, adam, deterministic)"),
-        ("es", {"directions": "orthogonal"}, "custom (score, orthogonal, adam)"),
+        ("es", {"step": "natural"}, "custom (es, natural)"),
+        ("es", {"policy": "deterministic"}, "custom (es, adam, deterministic)"),
+        ("es", {"directions": "orthogonal"}, "custom (es, orthogonal, adam)"),
         ("es", {"lr": 0.1, "pairs": 3}, "es"),
-        ("cv", {"estimator": "score", "step": "adam"}, "es"),
+        ("cv", {"estimator": "es", "step": "adam"}, "es"),
         ("cv", {"estimator": "control-variate", "step": "adam"}, "cv"),
-        ("cv", {"directions": "orthogonal"}, "custom (advantage, orthogonal, natural)"),
+        ("cv", {"directions": "orthogonal"}, "custom (control-variate, orthogonal, natural)"),
         ("ortho", {"directions": "gaussian"}, "es"),
         ("det", {"policy": "gaussian"}, "es"),
     ],
@@ -47,4 +47,4 @@ def test_what_is_not_known_is_custom() -> None:
     mine: Any = Elsewhere("estimator", "mine", {})
     assert trained(replace(config, estimator=mine)) == "custom (mine, adam)"
     assert trained(replace(config, method="nobody")) == "es"
-    assert trained(replace(make_config("swimmer", "cv"), method="nobody")) == "custom (advantage, natural)"
+    assert trained(replace(make_config("swimmer", "cv"), method="nobody")) == "custom (control-variate, natural)"
