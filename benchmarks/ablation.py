@@ -87,8 +87,8 @@ def render(out: Path) -> str:
     found: Grid = {}
     for record in read_group(out):
         found.setdefault(record.config.task, {}).setdefault(record.label, []).append(record)
-    scores, chances, _ = table(found, tuple(VARIANTS), seconds={}, published={}).split("\n\n")
-    return "".join(line for line in f"{scores}\n\n{chances}\n".splitlines(True) if "mean rank" not in line)
+    scores, chances, power, _ = table(found, tuple(VARIANTS), seconds={}, published={}).split("\n\n")
+    return "".join(line for line in f"{scores}\n\n{chances}\n\n{power}\n".splitlines(True) if "mean rank" not in line)
 
 
 def main(wanted: Arguments) -> None:

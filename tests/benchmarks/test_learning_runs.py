@@ -13,7 +13,7 @@ from printed import RESULTS, check, page, record, records, rows
 
 from quell.runs import archive
 from quell.runs.record import Record, read_group
-from quell.stats import verdict
+from quell.stats import UNRESOLVED, verdict
 
 
 def score(run: Record) -> float:
@@ -86,7 +86,7 @@ def test_perturbation_where_rewards_are_rare() -> None:
     scores = {name: [score(record(f"{place}-{name}-{seed}")) for seed in range(103, 113)] for name in kinds}
     assert [len(found) for found in scores.values()] == [10, 10, 10]
     for one, other in itertools.combinations(scores.values(), 2):
-        assert verdict(one, other)[1] == "not resolved"
+        assert verdict(one, other)[1] == UNRESOLVED
     page = " ".join((RESULTS.parent / "docs" / "natural.md").read_text().split())
     told = [f"{np.mean(found):.0f} ± {np.std(found, ddof=1):.0f}" for found in scores.values()]
     assert "{} with perturbations of 0.02, {} with 0.0005, which is next to none, and {} for TRPO".format(*told) in page

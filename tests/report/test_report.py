@@ -30,6 +30,7 @@ from quell.report.series import all_series, told_apart
 from quell.report.sources import gather
 from quell.runs import Run
 from quell.runs.record import from_folder
+from quell.stats import POWER, UNRESOLVED
 from quell.training.methods import make_config
 
 ROOT = Path(__file__).parents[2]
@@ -183,10 +184,11 @@ def test_a_headline_has_intervals_and_verdicts(tmp_path: Path) -> None:
     (card,) = group["cards"]
     said = {row["name"]: (row["verdict"], row["interval"], row["runs"]) for row in card["rows"]}
     assert said["CV"] == ("above ES", "[194, 236]", "4 seeds, 4e4")
-    assert said["ORTHO"][0] == "not resolved"
+    assert said["ORTHO"][0] == UNRESOLVED
     assert said["PG"][0] == "too few seeds"
     assert said["ES"][0] == ""
     assert group["sentences"][0] == "CV against ES: above on 1 task."
+    assert POWER in build([tmp_path], title="runs")
 
 
 def test_no_verdict_between_budgets_or_before_the_end(tmp_path: Path) -> None:

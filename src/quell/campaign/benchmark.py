@@ -1,7 +1,8 @@
 """Methods side by side on many tasks, with their tuned settings, from records alone.
 
 A score is the mean return of the final policy's mean actions over fresh episodes; a cell its mean and standard
-deviation over seeds. Who is above whom is told by raw scores, seed against seed (`quell.stats.verdict`).
+deviation over seeds. Who is above whom is told by raw scores, seed against seed (`quell.stats.verdict`), task by task
+and pooled over tasks.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ import numpy as np
 
 from quell.campaign.plan import read_timings
 from quell.runs.record import NO_REWARD, Record
-from quell.stats import mean_std, verdict
+from quell.stats import POWER, mean_std, probability_of_improvement, verdict
 from quell.terminal.numbers import score, steps
 from quell.terminal.tables import markdown_lines
+
+APART = ("lqr", "lqr-302")
+"""Tasks that are not pooled: the control variate's preset is plain ES there, to the last bit."""
 
 Grid = dict[str, dict[str, list[Record]]]
 """task -> method -> its runs."""
@@ -78,7 +82,19 @@ def _chances(found: Grid, methods: Sequence[str]) -> str:
             else:
                 cells.append("")
         rows.append(cells)
-    return _markdown(["task", *(f"P({first.upper()} above {name.upper()})" for name in others)], rows)
+    rows.append(["all tasks" + (f" but {', '.join(left)}" if (left := [t for t in APART if t in found]) else "")])
+    rows[-1] += [_pooled(found, first, name) for name in others]
+    heads = ["task", *(f"P({first.upper()} above {name.upper()})" for name in others)]
+    return f"{_markdown(heads, rows)}\n{POWER}\n"
+
+
+def _pooled(found: Grid, first: str, other: str) -> str:
+    """P averaged over the tasks that both have been run on, and how many these are."""
+    both = {task: row for task, row in found.items() if task not in APART and first in row and other in row}
+    if not both:
+        return ""
+    own, theirs = ({task: scores(row[name]) for task, row in both.items()} for name in (first, other))
+    return f"{probability_of_improvement(own, theirs):.2f} ({len(both)})"
 
 
 def _seconds(found: Grid, methods: Sequence[str], seconds: Mapping[tuple[str, str], float]) -> str:

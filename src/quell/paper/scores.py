@@ -80,7 +80,7 @@ def aggregate(runs_by_task: Grid, method: str) -> Aggregate | None:
     areas = [area for task, row in both.items() for area in scaled(row, averages[task])]
     signs = [compare(mean_std(own[task]), mean_std(plain[task])) for task in both]
     iqm = iqm_interval({task: scaled(row, own[task]) for task, row in both.items()}, np.random.default_rng(0))
-    improvement = probability_of_improvement(own, plain, np.random.default_rng(0))
+    improvement = probability_of_improvement(own, plain)
     wins, ties, losses = (signs.count(sign) for sign in (1, 0, -1))
     area = float(np.mean(areas)) if areas else math.nan
     return Aggregate(method, len(both), iqm, area, improvement, wins, ties, losses)

@@ -86,8 +86,8 @@ NOTES = (
 AGGREGATE_NOTES = (
     "IQM and area: on one scale, (r - r_random) / s per task, s the largest |mean - r_random| of any method there; "
     "P(above ES), wins, ties and losses: scores as they are.",
-    "IQM and P(above ES) with 95% stratified bootstrap intervals over seeds; wins, ties and losses by mean ± std. "
-    "Where there is one seed, intervals do not know its luck, and the task counts as a tie.",
+    "IQM with 95% stratified bootstrap intervals over seeds, which do not know the luck of a single one; P(above ES) "
+    "with 95% intervals as of coin throws, one per seed; wins, ties and losses by mean ± std, single seeds as ties.",
 )
 AGGREGATE_HEAD = ("method", "tasks", "IQM", "area under curve", "P(above ES)", "wins / ties / losses against ES")
 

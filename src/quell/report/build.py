@@ -12,6 +12,7 @@ from quell.report.series import all_series
 from quell.report.sources import gather
 from quell.runs.find import Standing
 from quell.runs.record import Record
+from quell.stats import POWER
 
 SCRIPTS = ("numbers.js", "curves.js", "panel.js", "controls.js", "variance.js")
 TableMaker = Callable[[Mapping[Path, Sequence[Record]]], list[tuple[str, str]]]
@@ -47,6 +48,7 @@ def build(
         script=Markup("\n".join(map(_asset, SCRIPTS))),
         data=content.chart_data(sources, series, labels, newest),
         headline=content.headline(sources, series, labels),
+        power=POWER,
         tables=[(heading, Markup(html)) for heading, html in tables(sources.campaigns)] if tables else [],
         runs=content.run_rows(sources, series, labels),
         settings=content.settings(sources, series),

@@ -11,6 +11,7 @@ from quell.report.series import Series, against, setting_text, told_apart
 from quell.report.sources import Sources
 from quell.runs.find import Standing
 from quell.runs.record import NO_REWARD
+from quell.stats import UNRESOLVED
 from quell.terminal import numbers
 
 DASHES = {"-": "", "--": "7 3", "-.": "8 3 2 3", ":": "2 3"}
@@ -133,8 +134,8 @@ def _sentences(name: str, said: Mapping[str, str], labels: Labels) -> Iterator[s
 
 
 def _tally(said: Sequence[str]) -> str:
-    """ "above on 7 tasks, not resolved on 2"."""
-    kinds = ("above", "below", "not resolved", "too few seeds", "not finished")
+    """ "above on 7 tasks, cannot be distinguished on 2"."""
+    kinds = ("above", "below", UNRESOLVED, "too few seeds", "not finished")
     times = {kind: said.count(kind) for kind in kinds if kind in said}
     return ", ".join(f"{kind} on {count} task{'s' * (count != 1)}" for kind, count in times.items()) + "."
 
