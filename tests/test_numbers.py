@@ -9,20 +9,25 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import astuple
 from functools import cache
 from statistics import median
 from typing import Any
 
+import numpy as np
 import pytest
 from printed import NUMBER, RESULTS, check, facts_of, page, records, rounded, rows, says
+from scipy.special import ndtri
 
 import quell
 from quell.campaign.benchmark import median_seconds
 from quell.paper.scores import aggregate, grid
+from quell.perturb.qmc import halton
 from quell.runs import archive
 from quell.runs.record import Record, read_group
 from quell.stats import mean_std
 from quell.tasks.lqr import optimal_return
+from quell.training.methods import make_config, make_policy, make_task
 
 
 def whole(interval: dict[str, float]) -> list[float]:
@@ -317,6 +322,53 @@ class TestPaper:
             [found.improvement.value, found.improvement.low, found.improvement.high],
         )
         assert (found.tasks, len(runs)) == (16, 420)
+
+    def test_what_its_page_says_of_both(self, runs: list[Record]) -> None:
+        """results/paper/README.md: P(CV above ES), interquartile means, and what is left of the variance of ES."""
+        where, full = "results/paper/README.md", grid(read_group(RESULTS / "paper/paper-large-start-1"))
+        cv, es = (aggregate(grid(runs), name) for name in ("cv", "es"))
+        assert cv is not None
+        assert es is not None
+        shown = [*astuple(cv.improvement), *astuple(cv.iqm)]
+        says(where, "It ends above ES with probability", shown)
+        says(where, "0.83] for CV and", list(astuple(es.iqm)))
+        late = aggregate(full, "cv")
+        assert late is not None
+        says(where, "P(CV above ES) is", list(astuple(late.improvement)))
+
+    def test_what_is_left_of_the_variance(self, runs: list[Record]) -> None:
+        """Medians over the points of a curve, from the lowest to the highest seed."""
+
+        def left(row: list[Record]) -> list[float]:
+            medians = [median([value for value in run.curve["ratio"] if value is not None]) for run in row]
+            return [min(medians), max(medians)]
+
+        where, found = "results/paper/README.md", {task: left(row["cv"]) for task, row in grid(runs).items()}
+        high = [ends for ends in found.values() if ends[0] > 0.885 and ends[1] < 1.005]
+        assert len(high) == 8
+        says(where, "gamma near 0.99) leaves", [min(ends[0] for ends in high), max(ends[1] for ends in high)])
+        says(where, "(median over a run), on Swimmer", found["swimmer"])
+        tasks = ("walker2d", "bipedalwalker", "dm-pendulum-swingup")
+        says(where, "On Walker, BipedalWalker and Pendulum it is", [x for task in tasks for x in found[task]])
+        tasks = ("dm-hopper-hop", "roboschool-halfcheetah", "dm-hopper-stand")
+        for words, task in zip(("on HopperHop", "0.05, on HalfCheetah(R)", "on Stand"), tasks, strict=True):
+            says(where, words, found[task])
+        says(where, "noise of every step: CV's variance is", found["lqr"])
+        full = {task: left(row["cv"]) for task, row in grid(read_group(RESULTS / "paper/paper-large-start-1")).items()}
+        names = ("swimmer", "dm-pendulum-swingup", "dm-cartpole-balance", "lqr", "lqr-302")
+        shown = list(rows(where, "| task | ES | CV | paper: ES, CV |"))
+        for task, cells in zip(names, shown, strict=True):
+            check(cells[-1], full[task])
+
+    def test_halton_points_of_a_batch_are_nearly_one_direction(self) -> None:
+        """Mean cosine over the 100 batches of a run on halfcheetah."""
+        config = make_config("halfcheetah", "qmc", "paper", {})
+        policy = make_policy(config, make_task(config))
+        points = np.array([ndtri(halton(1 + point, policy.dim)) for point in range(500)])
+        points /= np.linalg.norm(points, axis=1, keepdims=True)
+        batches = points.reshape(100, 5, -1)
+        cosines = np.einsum("bid,bjd->bij", batches, batches)[:, *np.triu_indices(5, 1)]
+        says("results/paper/README.md", "batch have a mean cosine of", [float(cosines.mean()), policy.dim])
 
     def test_the_full_budget(self) -> None:
         full = grid(read_group(RESULTS / "paper/paper-large-start-1"))["swimmer"]

@@ -124,8 +124,8 @@ def test_probability_of_improvement_extremes_and_symmetry() -> None:
     for x, y, expected in ((better, worse, (1, lowest, 1)), (worse, better, (0, 0, 1 - lowest))):
         found = stats.probability_of_improvement({"a": x}, {"a": y})
         assert dataclasses.astuple(found) == pytest.approx(expected)
-    x, y = ({"a": rng(i).integers(0, 5, 9), "b": rng(i + 9).integers(0, 5, 7)} for i in (1, 2))
-    there, back = (stats.probability_of_improvement(*pair) for pair in ((x, y), (y, x)))
+    own, other = ({"a": rng(i).integers(0, 5, 9), "b": rng(i + 9).integers(0, 5, 7)} for i in (1, 2))
+    there, back = (stats.probability_of_improvement(*pair) for pair in ((own, other), (other, own)))
     assert (there.value, there.low, there.high) == pytest.approx((1 - back.value, 1 - back.high, 1 - back.low))
 
 
@@ -180,8 +180,8 @@ def test_the_rank_test_is_scipys() -> None:
     for count in (4, 7, 40):
         x, y = rng(count).standard_normal(count) + 0.5, rng(count + 1).standard_normal(count + 1)
         assert stats.rank_test(x, y) == pytest.approx(scipy.stats.mannwhitneyu(x, y, method="exact").pvalue)
-    x, y = rng(1).integers(0, 9, 100), rng(2).integers(0, 10, 100)
-    assert stats.rank_test(x, y) == pytest.approx(scipy.stats.mannwhitneyu(x, y, method="asymptotic").pvalue)
+    many = rng(1).integers(0, 9, 100), rng(2).integers(0, 10, 100)
+    assert stats.rank_test(*many) == pytest.approx(scipy.stats.mannwhitneyu(*many, method="asymptotic").pvalue)
 
 
 def test_ties_alone_make_no_verdict() -> None:

@@ -77,7 +77,7 @@ def test_swimmers_that_keep_their_noise() -> None:
     runs = [*records("tuning/settings/swimmer-cv-fix.6-*"), *records("benchmark/swimmer-cv-?")]
     fast = [run for run in runs if score(run) >= 355]
     assert (len(fast), len(runs)) == (10, 11)
-    assert "ten of the eleven seeds tried end at 355 or more" in page("results/one-setting/what-was-tried.md")
+    assert "ten of the eleven seeds in the records end at 355 or more" in page("results/one-setting/what-was-tried.md")
 
 
 def test_perturbation_where_rewards_are_rare() -> None:

@@ -56,7 +56,8 @@ class Surrogate:
         if self.normalise_advantages and len(real):
             values = values - real.mean()
         scale = spread(real) if len(real) else 0.0
-        # Without advantage normalisation they are still brought to unit scale, which Adam would do anyway.
+        # Without advantage normalisation they are still brought to unit scale. Adam would do that anyway, but for the
+        # paper's TRPO it decides how much the penalty weighs.
         weighed = {"values": np.where(mask, values / scale if scale > 0 else 0.0, 0.0), "mask": mask}
         pairs = {name: a.reshape(-1, 2, a.shape[-1]).astype(np.float32) for name, a in weighed.items()}
         shared = {"old": batch.theta, "steps": np.asarray(max(mask.sum(), 1), np.float64)}
