@@ -18,6 +18,11 @@ Sums = dict[str, Array]
 Metrics = dict[str, float]
 
 
+def namespace(array: Any) -> Any:
+    """The library that an array is of, numpy or jax.numpy: what runs on both is written over it."""
+    return array.__array_namespace__()
+
+
 @dataclass(frozen=True)
 class Episodes:
     """What an engine is asked to run: one episode per (pair, sign).

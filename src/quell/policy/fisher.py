@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from quell.policy.network import Policy
-from quell.types import Array, Sums
+from quell.types import Array, Sums, namespace
 
 DAMPING = 0.01
 LOG_STD = 2.0
@@ -77,58 +77,84 @@ class Block:
     right: Array  # [outputs, outputs]
     values: Array  # [inputs + 1, outputs] products of their eigenvalues
 
-    def apply(self, vectors: Array, power: float, damping: float) -> Array:
+    def apply(self, vectors: Any, power: float, damping: float) -> Any:
         """(A x G + damping)^power times the layer's part [m, (inputs + 1) * outputs] of some vectors."""
         turned = self.left.T @ vectors.reshape(-1, *self.values.shape) @ self.right
         scaled = turned * (self.values + damping) ** power
-        return np.asarray(self.left @ scaled @ self.right.T).reshape(vectors.shape)
+        return (self.left @ scaled @ self.right.T).reshape(vectors.shape)
 
 
 @dataclass(frozen=True)
 class Metric:
-    """F + damping of a policy, as blocks that can be raised to any power; all in float64."""
+    """F + damping of a policy, as blocks that can be raised to any power; in float64 where arrays are NumPy's."""
 
     blocks: tuple[Block, ...]
     log_std: slice | None
     damping: float
+    known: Any = True
+    """Whether any states were seen; without, it is that of the parameters."""
 
     @staticmethod
     def of(policy: Policy, sums: Sums, damping: float = DAMPING) -> "Metric":
         """From `factors`, summed over as many states as there are; `damping` is added to every eigenvalue."""
-        count = max(float(sums["count"]), 1.0)
-        blocks = []
-        for layer in range(len(policy.layers)):
-            a, left = _eigen(sums[f"a{layer}"] / count)
-            g, right = _eigen(sums[f"g{layer}"] / count)
-            blocks.append(Block(policy.blocks[layer], left, right, np.outer(a, g)))
-        log_std = policy.layout["log_std"][0] if "log_std" in policy.layout else None
-        return Metric(tuple(blocks), log_std, damping)
+        return Metric.from_arrays(policy, decomposed(policy, sums), damping)
 
-    def whitening(self) -> tuple[tuple[Array, Array, Array], ...]:
+    @staticmethod
+    def from_arrays(policy: Policy, arrays: Mapping[str, Any], damping: float, known: Any = True) -> "Metric":
+        """From what `decomposed` found."""
+        names = ("left", "right", "values")
+        layers = range(len(policy.layers))
+        blocks = tuple(Block(policy.blocks[k], *(arrays[f"{name}{k}"] for name in names)) for k in layers)
+        return Metric(blocks, policy.layout["log_std"][0] if "log_std" in policy.layout else None, damping, known)
+
+    def whitening(self) -> tuple[tuple[Any, Any, Any], ...]:
         """What `layered_products` needs, as plain arrays: per layer two rotations and (eigenvalue + damping)^-1/2."""
         parts = [(block.left, block.right, (block.values + self.damping) ** -0.5) for block in self.blocks]
         if self.log_std is not None:
-            parts.append((np.eye(1), np.eye(1), np.full((1, 1), (LOG_STD + self.damping) ** -0.5)))
+            xp = namespace(parts[0][0]) if parts else np
+            root = xp.where(xp.asarray(self.known), (LOG_STD + self.damping) ** -0.5, 1.0)
+            parts.append((xp.eye(1), xp.eye(1), xp.full((1, 1), root)))
         return tuple(parts)
 
-    def apply(self, vectors: Array, power: float) -> Array:
+    def apply(self, vectors: Any, power: float) -> Any:
         """(F + damping)^power v for every row v of [m, d], or for one [d].
 
         Power -1 makes a gradient a natural one, and |apply(v, -1/2)|^2 = v' F^-1 v.
         """
-        rows = np.atleast_2d(np.asarray(vectors, np.float64))
-        found = np.empty_like(rows)
-        for block in self.blocks:
-            found[:, block.where] = block.apply(rows[:, block.where], power, self.damping)
+        xp = namespace(vectors)
+        rows = xp.atleast_2d(vectors.astype(np.float64) if xp is np else vectors)
+        parts = [block.apply(rows[:, block.where], power, self.damping) for block in self.blocks]
         if self.log_std is not None:
-            found[:, self.log_std] = rows[:, self.log_std] * (LOG_STD + self.damping) ** power
-        return found.reshape(np.shape(vectors))
+            parts.append(rows[:, self.log_std] * (LOG_STD + self.damping) ** power)
+        return xp.concatenate(parts, axis=1).reshape(vectors.shape)
 
 
-def _eigen(matrix: Any) -> tuple[Array, Array]:
-    """Eigenvalues, none negative, and eigenvectors of a factor."""
-    values, vectors = np.linalg.eigh(np.asarray(matrix, np.float64))
-    return np.maximum(values, 0.0), vectors
+def decomposed(policy: Policy, sums: Mapping[str, Any]) -> dict[str, Any]:
+    """Eigenvectors and products of eigenvalues of every layer's factors: left0, right0, values0, left1, ..."""
+    xp = namespace(sums["count"])
+    count, found = xp.maximum(sums["count"], 1.0), {}
+    for layer in range(len(policy.layers)):
+        a, found[f"left{layer}"] = _eigen(xp, sums[f"a{layer}"] / count)
+        g, found[f"right{layer}"] = _eigen(xp, sums[f"g{layer}"] / count)
+        found[f"values{layer}"] = xp.outer(a, g)
+    return found
+
+
+def undecided(policy: Policy, damping: float) -> dict[str, Array]:
+    """Arrays as `decomposed` makes them, before any state was seen: with the damping they are the identity."""
+    found: dict[str, Array] = {}
+    for layer, (inputs, outputs) in enumerate(policy.layers):
+        found |= {f"left{layer}": np.eye(inputs + 1), f"right{layer}": np.eye(outputs)}
+        found[f"values{layer}"] = np.full((inputs + 1, outputs), 1 - damping)
+    return found
+
+
+def _eigen(xp: Any, matrix: Any) -> tuple[Any, Any]:
+    """Eigenvalues, none negative, and eigenvectors of a factor; NaN where it has none."""
+    if xp is np and not np.isfinite(matrix).all():
+        return np.full(len(matrix), np.nan), np.full_like(matrix, np.nan)
+    values, vectors = xp.linalg.eigh(matrix)
+    return xp.maximum(values, 0.0), vectors
 
 
 def layered_products(xp: Any, policy: Policy, whitening: Any, vectors: Any, *, crossed: bool = True) -> Any:

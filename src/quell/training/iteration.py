@@ -130,7 +130,7 @@ class Trainer:
             with calm():
                 seen = dataclasses.replace(context, surrogate=estimated.surrogate)
                 theta, step, facts = self.config.step.step(theta, estimated.gradient, state.step, seen)
-            row |= facts
+            row |= {name: float(value) for name, value in facts.items()}
             sound = np.isfinite(norm) and np.isfinite(theta).all() and is_finite(step)
             if not good.any() or not sound:
                 row["trouble/skipped"] = 1.0

@@ -13,7 +13,7 @@ import numpy as np
 from quell.errors import QuellError
 from quell.policy.fisher import Metric
 from quell.policy.network import Policy
-from quell.types import Array, Metrics
+from quell.types import Array, Metrics, namespace
 
 
 @dataclass(frozen=True)
@@ -32,22 +32,29 @@ class Context:
     surrogate: Callable[[Array], float] | None = None
     """theta -> what the batch says it would earn above the batch's own, where the estimator wants it heeded."""
 
-    def kl(self, theta: Array) -> float:
+    def kl(self, theta: Array) -> Any:
         """Mean KL(pi_theta || pi_batch) over the states."""
         from quell.policy.likelihood import mean_kl
 
-        return float(mean_kl(self.policy)(theta, self.theta, self.states))
+        found = mean_kl(self.policy)(theta, self.theta, self.states)
+        return np.asarray(found, np.float64) if namespace(theta) is np else found
 
-    def kl_length(self, direction: Array) -> float:
-        """sqrt(2 KL) of a small step along `direction`, per unit of it: |A direction| with A'A = F."""
+    def gains(self, theta: Array) -> Any:
+        """Whether the batch says that theta would earn more; true where the estimator does not want to be asked."""
+        xp = namespace(theta)
+        return xp.asarray(True) if self.surrogate is None else xp.asarray(self.surrogate(theta)) > 0
+
+    def kl_length(self, direction: Array) -> Any:
+        """sqrt(2 KL) of a small step along `direction`, per unit of it: |A direction| with A'A = F; 0 for none."""
         from quell.policy.likelihood import policy_change
 
-        norm = float(np.linalg.norm(direction))
-        if norm == 0 or not np.isfinite(norm):
-            return 0.0
-        unit = (direction / norm).astype(np.float32)[None]
-        moved = np.asarray(policy_change(self.policy)(self.theta, self.states, unit), np.float64)
-        return float(np.linalg.norm(moved)) * norm
+        xp = namespace(direction)
+        norm = xp.linalg.norm(direction)
+        sound = (norm > 0) & xp.isfinite(norm)
+        unit = xp.where(sound, direction / xp.where(sound, norm, 1.0), 0.0).astype(np.float32)[None]
+        moved = policy_change(self.policy)(self.theta, self.states, unit)
+        moved = np.asarray(moved, np.float64) if xp is np else moved
+        return xp.where(sound, xp.linalg.norm(moved) * norm, 0.0)
 
     def fisher_product(self, vector: Array) -> Array:
         """F v, with F = E_s[grad log pi grad log pi'] over the states at the batch's theta."""
@@ -67,6 +74,11 @@ class Step(Protocol):
     def init(self, policy: Policy, theta: Array) -> Any:
         """Its state before the first step: any tree of arrays."""
 
+    @property
+    def traceable(self) -> bool:
+        """Whether `metric` and `step` run on JAX arrays too, inside a compiled program."""
+        return False
+
     def metric(self, policy: Policy, state: Any) -> Metric | None:
         """What the noise of a gradient should be measured in for this step; None for the parameters themselves."""
         return None
@@ -75,17 +87,17 @@ class Step(Protocol):
         """The next theta and state, and what is worth knowing of the step."""
 
 
-Schedule = Literal["constant", "linear", "cosine"]
+Schedule = Literal["constant", "linear"]
 
 
-def scheduled(rate: float, schedule: Schedule, steps: int, budget: int) -> float:
+def scheduled(rate: float, schedule: Schedule, steps: Any, budget: int) -> Any:
     """How a rate falls over the budget: what it is after `steps` environment steps (optax's schedules)."""
     import optax
 
     if schedule == "constant":
         return float(rate)
-    falls = optax.cosine_decay_schedule(rate, budget)
-    return float((falls if schedule == "cosine" else optax.linear_schedule(rate, 0.0, budget))(steps))
+    now = optax.linear_schedule(rate, 0.0, budget)(steps)
+    return float(now) if isinstance(steps, int) else now
 
 
 def to_arrays(state: Any) -> dict[str, Array]:

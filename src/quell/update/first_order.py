@@ -9,7 +9,7 @@ import numpy as np
 
 from quell.policy.network import Policy
 from quell.registry import COUNT, NO_SETTING, POSITIVE, Range
-from quell.types import Array, Metrics
+from quell.types import Array, Metrics, namespace
 from quell.update import Context, Schedule, Step, scheduled
 
 DECAY = Range(low=0, below=1)
@@ -20,6 +20,7 @@ class FirstOrder(Step):
     """What the rules below share."""
 
     name: ClassVar[str]
+    traceable: ClassVar[bool] = True
     rule: ClassVar[str]
     """What optax calls it; its arguments are the fields that are not shared."""
     lr: Annotated[float, COUNT] = 0.01
@@ -42,7 +43,8 @@ class FirstOrder(Step):
     def step(self, theta: Array, gradient: Array, state: Any, context: Context) -> tuple[Array, Any, Metrics]:
         rate = scheduled(self.lr, self.schedule, context.steps, context.budget)
         direction, state = _compiled(self)(shortened(gradient, self.max_norm), state)
-        return theta + np.float32(rate) * np.asarray(direction), state, {"learning_rate": rate}
+        direction = np.asarray(direction) if namespace(theta) is np else direction
+        return theta + namespace(theta).float32(rate) * direction, state, {"learning_rate": rate}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,8 +92,9 @@ def shortened(gradient: Array, longest: float) -> Array:
     """optax.clip_by_global_norm, but in double precision: in single, the square of a large gradient is infinite."""
     if not longest:
         return gradient
-    norm = float(np.linalg.norm(gradient.astype(np.float64)))
-    return gradient if norm <= longest else (gradient * (longest / norm)).astype(gradient.dtype)
+    xp = namespace(gradient)
+    norm = xp.linalg.norm(gradient.astype(np.float64) if xp is np else gradient)
+    return xp.where(norm <= longest, gradient, gradient * (longest / norm)).astype(gradient.dtype)
 
 
 @functools.lru_cache(maxsize=16)

@@ -17,10 +17,10 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from quell.policy.fisher import Metric, factors
+from quell.policy.fisher import Metric, decomposed, factors, undecided
 from quell.policy.network import Policy
 from quell.registry import POSITIVE, SHARE
-from quell.types import Array, Metrics
+from quell.types import Array, Metrics, namespace
 from quell.update import Context, Schedule, scheduled
 
 SLACK = 1.5  # by which the divergence may exceed what was asked for
@@ -35,6 +35,7 @@ class Natural:
 
     name: ClassVar[str] = "natural"
     states: ClassVar[int] = 256
+    traceable: ClassVar[bool] = True
     kl: Annotated[float, POSITIVE] = 0.03
     """KL divergence of a step."""
     schedule: Schedule = "constant"
@@ -49,48 +50,71 @@ class Natural:
         return 32 * sum((inputs + 1) ** 2 + outputs**2 for inputs, outputs in policy.layers)
 
     def init(self, policy: Policy, theta: Array) -> dict[str, Array]:
-        nobody = np.zeros((0, policy.obs_size), np.float32)
-        sums = factors(policy)(theta, nobody)
-        return {name: np.zeros(np.shape(value)) for name, value in sums.items()}
+        sums = factors(policy)(theta, np.zeros((0, policy.obs_size), np.float32))
+        return {name: np.zeros(np.shape(value)) for name, value in sums.items()} | undecided(policy, self.damping)
 
-    def metric(self, policy: Policy, state: dict[str, Array]) -> Metric | None:
+    def metric(self, policy: Policy, state: dict[str, Array]) -> Metric:
         """What an estimate's noise is measured in, as far as earlier batches know it."""
-        return _latest.of(policy, state, self.damping) if state["count"] > 0 else None
+        return Metric.from_arrays(policy, state, self.damping, state["count"] > 0)
 
     def step(self, theta: Array, gradient: Array, state: Any, context: Context) -> tuple[Array, Any, Metrics]:
-        policy, states = context.policy, context.states
-        assert states is not None
-        fresh = _compiled_factors(policy)(context.theta, states)
-        following = {name: self.decay * state[name] + np.asarray(fresh[name], np.float64) for name in state}
-        try:
-            direction = _latest.of(policy, following, self.damping).apply(gradient, -1)
-        except np.linalg.LinAlgError:  # states too large to square: no metric
-            return _refused(theta, state)
+        xp = namespace(theta)
+        following = self._learned(xp, state, context)
+        direction = self.metric(context.policy, following).apply(gradient, -1)
         wanted = scheduled(self.kl, self.schedule, context.steps, context.budget)
         length = context.kl_length(direction)
-        if not np.isfinite(length):
-            return _refused(theta, state)
-        if length == 0:
-            return theta, following, {"update/kl": 0.0}
-        size, shortened = np.sqrt(2 * wanted) / length, 0
-        while True:
+        direction = xp.where(length == 0, 0.0, direction)  # nothing to go by
+        first = xp.where(length > 0, xp.sqrt(2.0 * wanted) / xp.where(length > 0, length, 1.0), 0.0)
+        size, moved, divergence, gains, shortened = self._searched(xp, theta, direction, first, wanted, context)
+        refused = ~(_finite(xp, following) & xp.isfinite(length) & (divergence <= SLACK * wanted + ROUNDING))
+        still = (length == 0) | ~gains
+        facts = {
+            "update/kl": xp.where(refused | still, 0.0, divergence),
+            "learning_rate": xp.where(refused | still, 0.0, size),
+            "update/shortened": shortened,
+        }
+        # Refused: no step, and nothing learned of the batch. The trainer sees a theta that is not finite and counts it.
+        theta = xp.where(refused, xp.nan, xp.where(still, theta, moved)).astype(theta.dtype)
+        return theta, {name: xp.where(refused, state[name], value) for name, value in following.items()}, facts
+
+    def _learned(self, xp: Any, state: dict[str, Array], context: Context) -> dict[str, Array]:
+        """The state with this batch's states."""
+        assert context.states is not None
+        fresh = _compiled_factors(context.policy)(context.theta, context.states)
+        if xp is np:
+            fresh = {name: np.asarray(value, np.float64) for name, value in fresh.items()}
+        sums = {name: self.decay * state[name] + value for name, value in fresh.items()}
+        return sums | decomposed(context.policy, sums)
+
+    def _searched(
+        self, xp: Any, theta: Array, direction: Array, first: Any, wanted: Any, context: Context
+    ) -> tuple[Any, Array, Any, Any, Any]:
+        """(size, theta + size direction, its divergence, whether it gains, how often the first size was shortened)."""
+
+        def tried(size: Any, shortened: Any) -> tuple[Any, Array, Any, Any, Any]:
             moved = (theta + size * direction).astype(np.float32)
-            divergence = context.kl(moved)
-            gains = context.surrogate is None or context.surrogate(moved) > 0
-            if (divergence <= SLACK * wanted and gains) or shortened == TRIES - 1:
-                break
-            size, shortened = size * SHORTENED, shortened + 1
-        if not divergence <= SLACK * wanted + ROUNDING:
-            return _refused(theta, state)
-        facts = {"update/kl": divergence, "learning_rate": float(size), "update/shortened": float(shortened)}
-        if not gains:
-            return theta, following, {**facts, "update/kl": 0.0, "learning_rate": 0.0}
-        return moved, following, facts
+            return size, moved, context.kl(moved), context.gains(moved), shortened
+
+        def going(found: Any) -> Any:
+            *_, divergence, gains, shortened = found
+            return ~((divergence <= SLACK * wanted) & gains) & (shortened < TRIES - 1)
+
+        def shorter(found: Any) -> Any:
+            return tried(found[0] * SHORTENED, found[-1] + 1)
+
+        start = tried(first, xp.zeros(()))
+        if xp is not np:
+            import jax
+
+            return jax.lax.while_loop(going, shorter, start)
+        while going(start):
+            start = shorter(start)
+        return start
 
 
-def _refused(theta: Array, state: dict[str, Array]) -> tuple[Array, dict[str, Array], Metrics]:
-    """No step, and nothing learned of the batch: the trainer sees that theta is not finite, skips it and counts it."""
-    return np.full_like(theta, np.nan), state, {"update/kl": 0.0}
+def _finite(xp: Any, state: dict[str, Array]) -> Any:
+    """Whether no state was too large to square."""
+    return xp.asarray([xp.isfinite(value).all() for value in state.values()]).all()
 
 
 @functools.lru_cache(maxsize=8)
@@ -101,17 +125,4 @@ def _compiled_factors(policy: Policy) -> Callable[..., Any]:
     return jax.jit(lambda theta, obs: factors(policy)(theta, obs, xp=jnp))
 
 
-class _Latest:
-    """The metric made last: a step makes it, and the next batch's estimate asks for the same."""
-
-    state: Any = None
-    metric: Metric
-
-    def of(self, policy: Policy, state: dict[str, Array], damping: float) -> Metric:
-        if self.state is not state or self.metric.damping != damping:
-            self.state, self.metric = state, Metric.of(policy, state, damping)
-        return self.metric
-
-
-_latest = _Latest()
 STEPS = [Natural]

@@ -114,9 +114,9 @@ class ControlVariate:
         fitness, scale, good = self._shaped(batch, state)
         rows = self.columns.prepare(problem, batch, good, state, scale)
         rows.pairs.update({"good": good, "fitness": fitness.reshape(-1, 2)})
-        rows.shared["whitening"] = (
-            batch.metric.whitening() if batch.metric is not None and self.metric == "step" else ()
-        )
+        metric = batch.metric if self.metric == "step" else None
+        rows.shared["whitening"] = () if metric is None else metric.whitening()
+        rows.shared["known"] = np.asarray(metric is not None and metric.known)
         if self.shaping == "past":
             rows.shared["spread_within"] = np.asarray(within_pairs(batch.rollouts.returns, good))
         return rows
@@ -151,7 +151,7 @@ class ControlVariate:
             return Estimate(gradient, following, metrics)
         following = self.columns.update(problem, following, sums, rows, each)
         guarded: Metrics = {}
-        if self.metric == "parameters" or rows.shared["whitening"]:
+        if self.metric == "parameters" or rows.shared["known"]:
             following, guarded = self.coefficients.update(space, following, products, count)
         return Estimate(gradient, following, metrics | spread_of(beta) | guarded)
 
@@ -174,7 +174,7 @@ class ControlVariate:
         distance to the last batch's estimates, which are as good as independent.
         """
         whitening, directions = rows.shared["whitening"], problem.directions
-        in_metric = {"variance/in_step_metric": float(len(whitening) > 0)}
+        in_metric = {"variance/in_step_metric": float(rows.shared["known"])}
         told = directions.independent and count > 1
         if not (told or (directions.fresh and state["last.known"])):
             return in_metric | compared(float("nan"), float("nan"))
