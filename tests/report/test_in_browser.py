@@ -43,9 +43,10 @@ def page(window: Browser, tmp_path: Path) -> Browser:
 
 
 def plot(page: Browser, task: str) -> dict[str, float]:
-    """Where a task's chart is."""
-    where = f"document.querySelector('[data-task={task}] .plot').getBoundingClientRect()"
-    return dict(json.loads(page.run(f"JSON.stringify({where})")))
+    """Where a task's chart is, once it is in sight: the mouse reaches nothing below the window."""
+    chart = f"document.querySelector('[data-task={task}] .plot')"
+    page.run(f"{chart}.scrollIntoView({{block: 'center', behavior: 'instant'}})")
+    return dict(json.loads(page.run(f"JSON.stringify({chart}.getBoundingClientRect())")))
 
 
 def tip(page: Browser, task: str) -> tuple[float, dict[str, float]]:
