@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from quell.stats import times_drawn
+from quell.variances import summary
 from quell.variances.summary import (
     RESAMPLES,
     Errors,
@@ -19,8 +20,8 @@ from quell.variances.summary import (
 
 
 def errors(own: np.ndarray, plain: np.ndarray, rng: np.random.Generator, *, paired: bool) -> Errors:
-    weights = times_drawn(rng, len(plain), RESAMPLES)
-    first = Sample(gram(own), weights if paired else times_drawn(rng, len(own), RESAMPLES))
+    weights = times_drawn(rng, len(plain), summary.RESAMPLES)
+    first = Sample(gram(own), weights if paired else times_drawn(rng, len(own), summary.RESAMPLES))
     second = Sample(gram(plain), weights)
     return compare(first, second, squared_bias(first, second, gram(own, plain), paired=paired))
 
@@ -48,6 +49,22 @@ def test_intervals_of_ratios_hold_the_truth() -> None:
         found = errors(0.5 * rng.standard_normal((40, 20)), plain, rng, paired=False).ratio
         hits += found.low <= 0.25 <= found.high
     assert hits >= 51
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("tail", "wanted"), [(0.0, 0.93), (0.7, 0.88)])
+def test_how_often_intervals_of_ratios_hold(tail: float, wanted: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixty gradients of each estimator, as pages have them: Gaussian, and with batches whose size is log-normal."""
+    monkeypatch.setattr("quell.variances.summary.RESAMPLES", 500)
+    rng, hits, repeats = np.random.default_rng(5), 0, 500
+
+    def gradients() -> np.ndarray:
+        return np.asarray(rng.standard_normal((60, 100)) * np.exp(tail * rng.standard_normal((60, 1))))
+
+    for _ in range(repeats):
+        found = errors(0.5 * gradients(), gradients() + 0.3, rng, paired=False).ratio
+        hits += found.low <= 0.25 <= found.high
+    assert hits / repeats >= wanted - 3 * np.sqrt(wanted * (1 - wanted) / repeats)
 
 
 def test_resampled_variance_is_unbiased() -> None:
