@@ -20,6 +20,7 @@ from quell.policy.act import actor, to_environment
 from quell.policy.network import Policy
 from quell.rollout import Compute
 from quell.runs.checkpoint import load_newest
+from quell.runs.find import newest
 from quell.runs.folder import Run, forbidden
 from quell.runs.record import known, variance_ratio
 from quell.tasks.base import Task
@@ -60,7 +61,13 @@ class TrainedPolicy:
         Observations are as the environment gives them (arrays, numbers, dictionaries), and actions as its `step` takes
         them: what training did to them on the way (`policy.actions`, the bounds of a Box) is done here too.
         """
+        if rng is not None and not isinstance(rng, np.random.Generator):
+            raise UsageError(
+                f"`rng={rng!r:.80}` must be a generator, kept from call to call: numpy.random.default_rng(0)"
+            )
         rows, single = self.task.rows(obs)
+        if not np.isfinite(rows).all():
+            raise UsageError(f"an observation of {self.task.name} is NaN or infinite: no policy was trained on such")
         actions = self.draw(rows, rng)
         if bounded := to_environment(self.policy, self.bounds):
             actions = bounded(actions)
@@ -135,8 +142,8 @@ def train(
     out: Path | str = "runs",
     name: str | None = None,
     progress: bool = True,
-    callbacks: Callbacks = (),
-    log: str | Sequence[str] = (),
+    callbacks: Callback | Callbacks | None = (),
+    log: str | Sequence[str] | None = (),
     **settings: Any,
 ) -> Result:
     """Train a policy and return it with its history.
@@ -148,7 +155,7 @@ def train(
     processes of this machine, or as `engine` says, such as `quell.Ray(workers=8)`. `callbacks` look on and may stop
     it, and `log="wandb"` (or "mlflow") tells a tracker.
     """
-    root = Path(out).absolute()  # before any code of the user's, which may go elsewhere
+    root = registry.as_path("out", out).absolute()  # before any code of the user's, which may go elsewhere
     given = None if isinstance(task, str) else as_task(task, settings.get("horizon"))
     if isinstance(given, ForeignTask):
         settings["horizon"] = given.horizon  # whoever goes on with it need not say so again
@@ -172,6 +179,8 @@ def compute_for(engine: Compute | str | None, workers: int | None) -> Compute:
         engine = registry.make("engine", engine or "cpu", {"workers": workers})
     elif workers is not None:
         raise UsageError("give workers=... or an engine object with its own, not both")
+    if isinstance(engine, type) or not callable(getattr(engine, "make", None)):
+        raise UsageError(f"`engine={engine!r:.80}` must be a name or an object, such as quell.Cpu(workers=2)")
     chosen: Compute = registry.tidy(engine)
     chosen.validate()
     return chosen
@@ -201,8 +210,8 @@ def resume(
     fork: bool = False,
     env: Any = None,
     trust_files: bool = False,
-    callbacks: Callbacks = (),
-    log: str | Sequence[str] = (),
+    callbacks: Callback | Callbacks | None = (),
+    log: str | Sequence[str] | None = (),
     **settings: Any,
 ) -> Result:
     """Continue a run from its newest intact checkpoint, bit for bit as if it had never stopped.
@@ -212,7 +221,9 @@ def resume(
     with the change. What is your own has to be passed again: a strategy, or the environment (`env`, as it was given to
     `train`). Settings of its task that name files are used with `trust_files=True` alone.
     """
-    run, compute = Run.open(path), compute_for(engine, workers)
+    if str(path).startswith(zoo.PREFIX):
+        raise UsageError(f"{path} is a policy without the state of its training: it can be played, not resumed")
+    run, compute = _opened(path), compute_for(engine, workers)
     with run:
         run.lock()
         run.warn_of_versions()
@@ -233,13 +244,17 @@ def resume(
 
 
 def _onlookers(
-    config: Config, progress: bool = True, callbacks: Callbacks = (), log: str | Sequence[str] = ()
+    config: Config,
+    progress: bool = True,
+    callbacks: Callback | Callbacks | None = (),
+    log: str | Sequence[str] | None = (),
 ) -> tuple[Callback, list[Any]]:
     """The display, which hears signals from before there is a folder, and the others: trackers' classes, callbacks."""
-    for callback in callbacks:
+    looking = callbacks if isinstance(callbacks, Sequence) else [] if callbacks is None else [callbacks]
+    for callback in looking:
         if not isinstance(callback, Callback):
             raise UsageError(f"callbacks are objects of classes derived from quell.Callback, not {callback!r:.80}")
-    others = [*find_loggers([log] if isinstance(log, str) else log), *callbacks]
+    others = [*find_loggers([log] if isinstance(log, str) else log or ()), *looking]
     method = "cv (plain ES here)" if falls_back(config) else config.method
     return Display(f"{config.task} {method}", config.steps) if progress else Callback(), others
 
@@ -273,15 +288,28 @@ def load(
 ) -> Result:
     """A run's policy and history, from its newest intact checkpoint (or the newest up to iteration `at`).
 
+    `path` is a run folder, or a folder with runs below it, of which it takes the newest (`result.path` says which).
     `checkpoint="best"` is the policy whose evaluation was best by then. `env` and `policy` are as they were given to
     `train`, if they are your own. `zoo:NAME` is a policy that comes with quell. Where settings of the task name files,
     these are opened with `trust_files=True` alone: a folder from anywhere could name any.
     """
     if checkpoint not in get_args(Checkpoint):
         raise UsageError(f"`checkpoint={checkpoint!r}` must be newest or best")
-    run = Run.open(zoo.located(path))
+    run = _opened(path)
     run.warn_of_versions()
     return _loaded(run, policy, env, at, checkpoint, trust_files=trust_files)
+
+
+def _opened(path: Path | str) -> Run:
+    """The run that a path means: the folder itself, the newest run below it, or `zoo:NAME`."""
+    return Run.open(newest(zoo.located(registry.as_path("run", path)))[0])
+
+
+def policy_of(given: "Result | TrainedPolicy | Path | str") -> TrainedPolicy:
+    """The policy of a result or of a run (a folder, `zoo:NAME`), or the one that was given."""
+    if isinstance(given, TrainedPolicy):
+        return given
+    return (given if isinstance(given, Result) else load(given)).policy
 
 
 def _loaded(
@@ -311,7 +339,7 @@ def _loaded(
 
 
 def evaluate(
-    result: Result,
+    run: Result | TrainedPolicy | Path | str,
     *,
     episodes: int = 100,
     mean_action: bool = True,
@@ -319,12 +347,14 @@ def evaluate(
     workers: int | None = None,
     engine: Compute | str | None = None,
 ) -> Rollouts:
-    """Fresh episodes of a run's policy, drawn from `seed` and from no stream that training used.
+    """Fresh episodes of a policy, drawn from `seed` and from no stream that training used.
 
+    `run` is what `train` or `load` returned, its policy, or what `load` takes: a folder, or `zoo:NAME`.
     It acts with its mean (most likely) action, as in every score that quell shows, or samples (`mean_action=False`).
     """
     episodes, seed = registry.whole("episodes", episodes, least=1), registry.whole("seed", seed)
-    problem = Problem(result.policy.policy, Unperturbed(), seed)
-    with compute_for(engine, workers).make(result.task, problem, members=episodes) as running:
+    trained = policy_of(run)
+    problem = Problem(trained.policy, Unperturbed(), seed)
+    with compute_for(engine, workers).make(trained.task, problem, members=episodes) as running:
         request = Episodes.unperturbed(0, episodes, Stream.FRESH, mean_action=mean_action)
-        return running.rollout(result.theta, request, result.policy.obs_stats).copied()
+        return running.rollout(trained.theta, request, trained.obs_stats).copied()

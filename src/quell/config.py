@@ -232,7 +232,7 @@ def changed(old: Config, new: Config) -> list[str]:
 
 def check_run_name(name: str) -> str:
     """A run name is one plain folder name, so that it cannot leave the run root."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}", name):
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}", name):
         allowed = "use letters, digits, '.', '_', '+' and '-', starting with a letter or digit"
         raise UsageError(f"run name {name!r} is not allowed: {allowed}")
     return name

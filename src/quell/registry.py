@@ -14,11 +14,13 @@ import importlib
 import inspect
 import itertools
 import math
+import os
 import pkgutil
 import re
 import textwrap
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -165,6 +167,8 @@ def _changed(current: Any, value: Any, name: str, prefix: str) -> Any:
         return replace(base, settings, f"{prefix}{name}.") if settings else base
     if isinstance(current, dict) and isinstance(value, Mapping):
         return {**current, **value}
+    if isinstance(current, tuple) and isinstance(value, int | float | str) and not isinstance(value, bool):
+        return (value,)  # one hidden layer, say
     return tuple(value) if isinstance(current, tuple) and isinstance(value, list) else value
 
 
@@ -206,6 +210,13 @@ def read_whole(text: str) -> int:
     number = float(digits)
     number = round(number * times, 3) if times > 1 else number  # 1.1M is 1100000.0000000002
     return int(number) if number.is_integer() else int(text)
+
+
+def as_path(name: str, value: Any) -> Path:
+    """A path from whatever stands for one."""
+    if not isinstance(value, str | os.PathLike):
+        raise UsageError(f"`{name}={value!r:.80}` must be a path")
+    return Path(value)
 
 
 def check(owner: Any, prefix: str = "") -> None:

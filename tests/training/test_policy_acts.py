@@ -123,7 +123,7 @@ class TestOwnEnvironments:
         whole = quell.train(env, horizon=20, out=tmp_path, **settings)
         half = quell.train(env, horizon=20, out=tmp_path, callbacks=[Stops()], **settings)
         assert 0 < half.steps < whole.steps
-        with pytest.raises(UsageError, match=r"pass it again, as in quell.resume\(path, env=make_env\)"):
+        with pytest.raises(UsageError, match=r"pass it again, as in quell.load\(path, env=make_env\), quell.resume"):
             quell.resume(half.path, steps=200, progress=False)
         rest = quell.resume(half.path, steps=200, env=env, workers=2, progress=False)
         assert rest.theta.tobytes() == whole.theta.tobytes()

@@ -49,7 +49,8 @@ def get(name: str, **settings: Any) -> Task:
         if name.startswith(prefix):
             return importlib.import_module(f"{__name__}.{module}").from_id(name.removeprefix(prefix), **settings)
     if name.startswith("own:"):
-        raise UsageError(f"{name} is a script's own: pass it again, as in quell.resume(path, env=make_env)")
+        again = "quell.load(path, env=make_env), quell.resume(path, env=make_env) or --trust-import my_module:make_env"
+        raise UsageError(f"{name} is a script's own environment: pass it again, as in {again}")
     registry = _registry()
     if name not in registry and VERSIONED.fullmatch(name):
         made = get(f"gym:{name}", **settings)

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from quell.config import check_out
 from quell.errors import UsageError, require
+from quell.registry import as_path
 from quell.runs.files import write_atomically
 from quell.tasks.foreign.base import ForeignTask
 from quell.types import Array
 
 if TYPE_CHECKING:
-    from quell.api import TrainedPolicy
+    from quell.api import Result, TrainedPolicy
 
 Step = tuple[str, list[tuple[str, ...]]]
 """A line of NumPy, and ONNX operations, each on the value so far and a named array."""
@@ -43,8 +45,9 @@ def act(obs):
 '''
 
 
-def to_numpy(trained: TrainedPolicy, folder: Path) -> list[Path]:
-    """policy.npz and act.py."""
+def to_numpy(policy: Result | TrainedPolicy | Path | str, folder: Path | str) -> list[Path]:
+    """policy.npz and act.py, of a result, its policy, or what `quell.load` takes."""
+    trained = _trained(policy)
     arrays, task = _arrays(trained), trained.task
     data = BytesIO()
     np.savez(data, **arrays)  # type: ignore[arg-type]
@@ -53,8 +56,9 @@ def to_numpy(trained: TrainedPolicy, folder: Path) -> list[Path]:
     return _write(folder, {"policy.npz": data.getvalue(), "act.py": code.encode()})
 
 
-def to_onnx(trained: TrainedPolicy, folder: Path) -> list[Path]:
+def to_onnx(policy: Result | TrainedPolicy | Path | str, folder: Path | str) -> list[Path]:
     """policy.onnx: `obs` [n, o] in, `action` [n, ...] out."""
+    trained = _trained(policy)
     require("onnx", "an ONNX file")
     import onnx
     from onnx import TensorProto, helper, numpy_helper
@@ -149,7 +153,14 @@ def _given(trained: TrainedPolicy) -> Any:
     return trained.task.as_given(np.zeros((1, trained.task.action_size), np.float32))[0]
 
 
-def _write(folder: Path, contents: dict[str, bytes]) -> list[Path]:
+def _trained(policy: Result | TrainedPolicy | Path | str) -> TrainedPolicy:
+    from quell.api import policy_of
+
+    return policy_of(policy)
+
+
+def _write(folder: Path | str, contents: dict[str, bytes]) -> list[Path]:
+    folder = check_out(as_path("folder", folder), "folder")
     for name, data in contents.items():
         write_atomically(folder / name, data)
     return [folder / name for name in contents]

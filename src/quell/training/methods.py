@@ -274,6 +274,9 @@ TUNED: dict[str, Any] = {"shared_reset": True, "policy.output_scale": 0.1}
 
 def method_name(name: str) -> str:
     """A method's one name: in small letters, PPO's switches (ppo+m+a) in one order."""
+    if not isinstance(name, str):
+        advice = "an object is given as `estimator=...`, `directions=...` or `step=...`"
+        raise UsageError(f"`method={name!r:.80}` must be a name; {advice}")
     key = _key(name)
     if key not in METHODS:
         raise UsageError(f"unknown method {name!r}{did_you_mean(name, METHODS)}; `quell methods` lists them all")

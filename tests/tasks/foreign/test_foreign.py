@@ -307,7 +307,7 @@ def test_what_no_worker_can_import_is_sent_to_it():
         assert task.name == name
         for ours, theirs in zip(episodes(task, range(3), actions), expected, strict=True):
             np.testing.assert_array_equal(ours, theirs)
-        with pytest.raises(UsageError, match=r"pass it again, as in quell.resume\(path, env=make_env\)"):
+        with pytest.raises(UsageError, match=r"pass it again, as in quell.load\(path, env=make_env\), quell.resume"):
             tasks.get(name)
     with pytest.raises(EnvironmentFailure, match=r"env = nested\(trouble='raise'\); env.reset\(seed="):
         episodes(from_env(nested, horizon=20, trouble="raise"), [0], actions[:, :1])

@@ -121,7 +121,7 @@ class ForeignSimulator:
 
     def _record(self, member: int, observation: Any, reward: Any, terminated: Any, truncated: Any) -> None:
         self._fill(self._observations[member], observation)
-        self._rewards[member] = float(reward)
+        self._rewards[member] = reward.item() if isinstance(reward, np.ndarray) else float(reward)
         self._terminated[member] = bool(terminated)
         self.truncated[member] = bool(truncated) and not terminated
 

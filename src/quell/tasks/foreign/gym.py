@@ -25,7 +25,7 @@ from quell.tasks.base import Array
 from quell.tasks.foreign.base import ForeignSimulator, ForeignTask, as_pairs, describe
 
 DRAWN = {"render_mode": "rgb_array"}
-STEP = "(observation, reward, terminated, truncated, info)"
+RESET, STEP = "(observation, info)", "(observation, reward, terminated, truncated, info)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class Source:
         """A task on such environments; horizon 0 stands for their own time limit."""
         env = self.make()
         try:
-            spaces = env.observation_space, env.action_space
+            spaces = _spaces(env)
             return GymTask(name=name, horizon=horizon, spaces=spaces, time_limit=self._time_limit(env), source=self)
         finally:
             env.close()
@@ -143,8 +143,10 @@ class GymSimulator(ForeignSimulator):
             self._envs.append(self._make())
         for member, seed in enumerate(self._begin(generators)):
             try:
-                observation, _ = self._envs[member].reset(seed=seed)
-                self._fill(self._observations[member], observation)
+                result = self._envs[member].reset(seed=seed)
+                if not (isinstance(result, tuple | list) and len(result) == 2):
+                    raise ValueError(f"reset returned {_form(result)}, {RESET} is expected")
+                self._fill(self._observations[member], result[0])
             except Exception as error:
                 raise self._failure(member, error) from error
         return self._checked()
@@ -154,8 +156,8 @@ class GymSimulator(ForeignSimulator):
         for member, action in zip(running, given, strict=True):
             try:
                 result = self._envs[member].step(int(action) if self.task.discrete else action)
-                if len(result) != 5:
-                    raise ValueError(f"step returned {len(result)} values, {STEP} are expected")
+                if not (isinstance(result, tuple | list) and len(result) == 5):
+                    raise ValueError(f"step returned {_form(result)}, {STEP} is expected")
                 self._record(member, *result[:4])
             except Exception as error:
                 raise self._failure(member, error) from error
@@ -175,6 +177,22 @@ class GymSimulator(ForeignSimulator):
         if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
             raise UsageError(f"{self.task.name}: render() gave {picture.dtype} {picture.shape}, not RGB bytes")
         return picture
+
+
+def _spaces(env: Any) -> tuple[Any, Any]:
+    """An environment's spaces, of observations and of actions."""
+    from gymnasium.spaces import Space
+
+    for name in ("observation_space", "action_space"):
+        if not isinstance(getattr(env, name, None), Space):
+            advice = "an environment says what it takes and gives, as in gymnasium.spaces.Box(-1, 1, (3,))"
+            raise UsageError(f"{type(env.unwrapped).__name__} has no {name} of Gymnasium's: {advice}")
+    return env.observation_space, env.action_space
+
+
+def _form(result: Any) -> str:
+    """What an environment returned, in words."""
+    return f"{len(result)} values" if isinstance(result, tuple | list) else f"one {type(result).__name__}"
 
 
 def _takes_render_mode(make: Callable[..., Any]) -> bool:
