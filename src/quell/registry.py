@@ -172,6 +172,15 @@ def _changed(current: Any, value: Any, name: str, prefix: str) -> Any:
     return tuple(value) if isinstance(current, tuple) and isinstance(value, list) else value
 
 
+def strategies(owner: Any, prefix: str = "") -> dict[str, Any]:
+    """Dotted name -> strategy of all that a config or strategy holds, at every depth."""
+    found: dict[str, Any] = {}
+    for name, value in settings_of(owner).items():
+        if is_strategy(value):
+            found |= {prefix + name: value, **strategies(value, f"{prefix}{name}.")}
+    return found
+
+
 def to_dict(strategy: Any) -> dict[str, Any]:
     """Plain values: {"name": ..., field: value, ...}."""
     values = {key: to_dict(value) if is_strategy(value) else value for key, value in settings_of(strategy).items()}

@@ -441,10 +441,10 @@ def make_policy(config: Config, task: Task) -> Policy:
 
 
 def check_memory(config: Config, task: Task, policy: Policy) -> None:
-    """Complain of layers so wide that the step, or the critic, cannot hold what grows with their square."""
-    critic = getattr(config.estimator, "critic", None)
-    for owner, setting in ((config.step, "policy.hidden"), (critic, "critic.hidden")):
+    """Complain of layers so wide that the step, or a critic, cannot hold what grows with their square."""
+    for name, owner in registry.strategies(config).items():
         if callable(memory := getattr(owner, "memory", None)):
+            setting = "policy.hidden" if name == "step" else f"{name}.hidden"
             what = f"{registry.name_of(owner)}'s arrays (smaller layers, `{setting}=...`)"
             require_memory(memory(policy, task.horizon), what)
 
