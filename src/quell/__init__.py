@@ -6,6 +6,11 @@
 Names are loaded when first used, so that importing quell costs nothing.
 """
 
+import sys
+
+if sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)] in ("quell", "-mquell") and not sys.flags.safe_path:
+    del sys.path[0]  # the working directory, a run's say: of what lies there nothing shall be imported
+
 import importlib
 from typing import TYPE_CHECKING, Any
 

@@ -28,7 +28,7 @@ from quell.tasks.foreign.base import ForeignTask
 from quell.tasks.foreign.gym import from_env
 from quell.terminal.progress import Display
 from quell.terminal.stopping import begun
-from quell.training.callbacks import Callback, Callbacks
+from quell.training.callbacks import Callback, Callbacks, SavedAtExit
 from quell.training.loggers import find_loggers
 from quell.training.loop import run_training
 from quell.training.methods import (
@@ -270,11 +270,12 @@ def _task_of(config: Config, env: Any, untrusted: Mapping[str, Any]) -> Task:
 def _go(config: Config, run: Run, compute: Compute, task: Task, display: Callback, others: list[Any]) -> Result:
     """Train; the display has been entered, the others are made and entered here."""
     begun(run.path)
-    with ExitStack() as stack:
-        made = (other(run.path, config) if isinstance(other, type) else other for other in others)
-        looking = [stack.enter_context(callback) for callback in made]
-        run_training(config, run, compute=compute, callbacks=[display, *looking], task=task)
-    return dataclasses.replace(_loaded(run, config.policy, task), signal=getattr(display, "signal", 0))
+    with SavedAtExit() as saved_at_exit:
+        with ExitStack() as stack:
+            made = (other(run.path, config) if isinstance(other, type) else other for other in others)
+            looking = [stack.enter_context(callback) for callback in made]
+            run_training(config, run, compute=compute, callbacks=[display, saved_at_exit, *looking], task=task)
+        return dataclasses.replace(_loaded(run, config.policy, task), signal=getattr(display, "signal", 0))
 
 
 def load(

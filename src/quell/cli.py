@@ -9,10 +9,10 @@ from collections.abc import Callable
 from contextlib import nullcontext
 
 from quell import __version__
-from quell.errors import QuellError, as_flags, did_you_mean
+from quell.errors import QuellError, as_flags, did_you_mean, explained
 from quell.limits import free_memory, gib
 from quell.terminal.stopping import heard
-from quell.terminal.streams import open_all, say
+from quell.terminal.streams import open_all, say, spell_out
 
 COMMANDS = {
     "train": "train a policy: quell train TASK --method cv",
@@ -51,6 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
     0 done, 1 failed, 2 a request that cannot be carried out, 130 stopped by Ctrl-C, 143 by SIGTERM.
     """
     open_all()
+    spell_out()
     alone = arguments is None
     arguments = sys.argv[1:] if arguments is None else arguments
     if not arguments or arguments[0] in ("-h", "--help"):
@@ -84,8 +85,7 @@ def guarded(command: Callable[[], int], *, alone: bool = False) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:  # a disk that is full, a folder that cannot be written
-        where = f"{str(error.filename)!r}: " if error.filename is not None else ""
-        return _fail(f"{where}{error.strerror or error}", 1)
+        return _fail(explained(error), 1)
     except OverflowError as error:  # a size that nothing can hold
         return _fail(f"what is asked for does not fit into this machine: {error}", 1)
     except MemoryError as error:

@@ -1,12 +1,15 @@
 """Errors that a user can act on."""
 
 import difflib
+import errno
+import os
 import re
+import resource
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -82,6 +85,26 @@ def require(extra: str, what: str) -> None:
 def installed(extra: str) -> bool:
     """Whether an optional dependency group is there; imports nothing."""
     return find_spec(EXTRAS[extra]) is not None
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Errors of the system get this path where they have none: a full disk is noticed on writing, which knows none."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None or isinstance(error.filename, int):  # a descriptor says nothing to anybody
+            error.filename = str(path)
+        raise
+
+
+def explained(error: OSError) -> str:
+    """An error of the system in words: where, and what."""
+    named = isinstance(error.filename, str | bytes | os.PathLike)
+    where = f"{shown(Path(os.fsdecode(error.filename)))!r}: " if named else ""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = f" (`ulimit -n` allows {most})" if error.errno == errno.EMFILE else ""
+    return f"{where}{error.strerror or error}{limit}"
 
 
 def shown(path: Path) -> str:

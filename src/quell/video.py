@@ -12,7 +12,7 @@ import numpy as np
 
 from quell.api import Result
 from quell.config import check_file
-from quell.errors import MissingExtra, QuellError, UsageError, require
+from quell.errors import MissingExtra, QuellError, UsageError, naming, require
 from quell.keys import Purpose, generator
 from quell.policy.act import to_environment
 from quell.registry import whole
@@ -84,7 +84,8 @@ def film(
         total += float(reward[0])
         if ended[0] or getattr(simulator, "truncated", ended)[0]:
             break
-    _write(path, frames, speed / every)
+    with naming(path):
+        _write(path, frames, speed / every)
     return total
 
 

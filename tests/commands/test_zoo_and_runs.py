@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,22 @@ def test_the_zoo_is_small_and_holds_nothing_else() -> None:
     files = [path for path in zoo.HOME.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     assert sum(path.stat().st_size for path in files) < MOST_BYTES
     assert {path.suffix for path in files} <= {".py", ".json", ".safetensors"}
+
+
+@pytest.mark.parametrize("spoilt", ["{", "[]", '{"mean": 1}', '{"mean": "a", "std": 1, "steps": 1, "returns": []}'])
+def test_a_spoilt_score_is_told_in_a_line_and_hides_no_other(
+    spoilt: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = shutil.copytree(zoo.HOME, tmp_path / "zoo")
+    monkeypatch.setattr(zoo, "HOME", home)
+    (home / "hopper" / "score.json").write_text(spoilt)
+    assert main(["zoo"]) == 1
+    out, err = capsys.readouterr()
+    assert "zoo:swimmer" in out
+    assert "zoo:hopper" not in out
+    (line,) = err.splitlines()
+    assert line.startswith("quell: error: ")
+    assert "hopper/score.json" in line
 
 
 def test_runs_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

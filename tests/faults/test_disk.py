@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,8 @@ from typing import Any
 import pytest
 
 import quell
-from quell.errors import QuellError
+from quell.cli import main
+from quell.errors import QuellError, explained, naming
 from quell.runs import checkpoint, files
 from quell.runs.metrics import Board, MetricsWriter
 
@@ -97,6 +99,37 @@ def test_a_real_disk_that_fills_up(tmp_path: Path) -> None:
     rows = list(quell.runs.Run(tmp_path / "left").metrics())
     assert [row["iteration"] for row in rows] == list(range(1, len(rows) + 1))
     assert saved[1]["iteration"] > 3
+
+
+def limited(what: str, most: int, folder: Path, *arguments: str) -> str:
+    """The last line that a command with a limit (`resource.RLIMIT_...`) leaves on stderr."""
+    code = f"import resource, sys; resource.setrlimit(resource.{what}, ({most}, {most})); "
+    code += "from quell.cli import main; sys.exit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], cwd=folder, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr.splitlines()[-1]
+
+
+def test_errors_of_the_system_say_where(tmp_path: Path) -> None:
+    train = ["train", "lqr", "--method", "es", "--horizon", "20", "--steps", "400", "--workers", "1", "--name", "x"]
+    told = limited("RLIMIT_FSIZE", 500, tmp_path, *train)
+    assert re.search(r"'runs/lqr/es/x/\S+': File too large$", told), told
+    told = limited("RLIMIT_NOFILE", 10, tmp_path, *train)
+    assert re.search(r"Too many open files \(`ulimit -n` allows 10\)$", told), told
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full on this system")
+def test_a_full_disk_says_which_file(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["theory", "--n", "5", "--rho", "1.0", "--json", "/dev/full"]) == 1
+    assert capsys.readouterr().err == "quell: error: '/dev/full': No space left on device\n"
+    assert explained(OSError(errno.EBADF, os.strerror(errno.EBADF), 5)) == "Bad file descriptor"
+    with pytest.raises(OSError, match=r"No space left on device: 'a\.png'"), naming(Path("a.png")):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with pytest.raises(OSError, match="No space left on device: 'inner'"), naming(Path("outer")), naming(Path("inner")):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_tensorboard_has_every_point_after_kills(tmp_path: Path) -> None:

@@ -55,6 +55,25 @@ def test_one_signal_saves_and_says_which(number: int, code: int, tmp_path: Path)
     assert saved.iteration == len(saved.history) > 0
 
 
+@pytest.mark.parametrize(("number", "code"), CODES[:2])
+def test_a_signal_stops_several_seeds_and_says_which(number: int, code: int, tmp_path: Path) -> None:
+    arguments = ["lqr", "--steps", "100000000", "--seeds", "2", "--out", str(tmp_path)]
+    folder = tmp_path / "seeds/x/runs/lqr/es"
+    rows = folder / "seed0/metrics.jsonl"
+    with start(tmp_path, *arguments) as process:
+        until(lambda: rows.exists() and rows.stat().st_size)
+        process.send_signal(number)
+        patience = threading.Timer(60, process.kill)
+        patience.start()
+        _, errors = process.communicate()
+        patience.cancel()
+    assert process.returncode == code, errors
+    assert "stopped; the same command goes on" in errors
+    run = quell.runs.Run(folder / "seed0")
+    assert checkpoint.iterations(run.checkpoints)[-1] == len(list(run.metrics())) > 0
+    assert not (folder / "seed1").exists(), "the next is not begun"
+
+
 def check_ends(process: subprocess.Popen[str], number: int, code: int) -> None:
     """The first signal is answered and the second obeyed, each within a second, or longer under load."""
     limit = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
@@ -129,6 +148,29 @@ def test_a_driver_deep_in_a_computation_hears_signals(number: int, code: int, tm
         time.sleep(1)
         process.send_signal(number)
         check_ends(process, number, code)
+
+
+DAEMON = """
+import sys, threading, time
+from pathlib import Path
+import quell
+settings = dict(method="es", steps=10**9, horizon=50, checkpoint_every=10**6, out=sys.argv[1], name="x", workers=1)
+threading.Thread(target=lambda: quell.train("lqr", progress=False, **settings), daemon=True).start()
+rows = Path(sys.argv[1], "lqr/es/x/metrics.jsonl")
+while not rows.exists() or rows.stat().st_size < 2000:
+    time.sleep(0.05)
+print("the program ends")
+"""
+
+
+def test_a_run_in_a_daemon_thread_is_saved_when_the_program_ends(tmp_path: Path) -> None:
+    """Python would end the thread wherever it is, which amid compiled code is an abort (SIGABRT)."""
+    done = subprocess.run(
+        [sys.executable, "-c", DAEMON, str(tmp_path)], capture_output=True, text=True, timeout=120, cwd=tmp_path
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "the program ends\n", "")
+    run = quell.runs.Run(tmp_path / "lqr/es/x")
+    assert checkpoint.iterations(run.checkpoints)[-1] == len(list(run.metrics())) > 0
 
 
 def test_nohup_keeps_a_run_from_hanging_up(tmp_path: Path) -> None:

@@ -48,6 +48,17 @@ def test_closed_and_full_streams_end_no_run(streams: str, tmp_path: Path) -> Non
     check_run(tmp_path)
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_without_all_signs_costs_no_result(encoding: str, tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run(COMMAND, cwd=tmp_path, capture_output=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert b"Traceback" not in done.stderr
+    assert (b" +- " if encoding == "ascii" else b" \xb1 ") in done.stdout
+    assert b"run folder" in done.stdout
+    check_run(tmp_path)
+
+
 TALKATIVE = """
 import gymnasium
 class Talkative(gymnasium.Wrapper):

@@ -43,6 +43,8 @@ class Runner:
         self._children: set[subprocess.Popen[str]] = set()
         self._lock = threading.Lock()
         self._stopping = False
+        self.signal = 0
+        """The number of the signal that asked to stop, if one did."""
 
     def run(self, jobs: Sequence[Job]) -> list[Outcome]:
         """Outcomes in the order in which the runs ended."""
@@ -56,6 +58,11 @@ class Runner:
                 archive.pack(group)
             return outcomes
 
+    def exit_code(self, outcomes: Sequence[Outcome]) -> int:
+        """The command's: 128 and more if a signal stopped it before all was done, 1 if a run failed."""
+        found = {outcome.status for outcome in outcomes}
+        return 128 + (self.signal or signal.SIGINT) if "stopped" in found else int("failed" in found)
+
     def stop(self) -> None:
         """Ask every child to save and end; no further ones are started."""
         self.display.say("stopping: every run saves and ends; once more to end them at once")
@@ -66,6 +73,7 @@ class Runner:
                 child.stdin.close()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self.signal = self.signal or number
         if self._stopping:
             for child in tuple(self._children):
                 child.kill()

@@ -11,6 +11,7 @@ from quell.config import check_out
 from quell.errors import UsageError, require
 from quell.registry import SIZE
 from quell.rollout import default_workers
+from quell.runs.files import write
 from quell.terminal.streams import say, tell
 
 DESCRIPTION = """Train methods with their tuned settings on several tasks and seeds, and write a table (scores of mean
@@ -71,15 +72,16 @@ def main(arguments: list[str]) -> int:
         raise UsageError("--tasks and --methods need at least one name each")
     parsed = replace(parsed, methods=tuple(dict.fromkeys(map(method_name, parsed.methods))))
     require("plot", "the benchmark's figure")
-    failed = [] if parsed.render else _train(parsed)
-    for message in failed:
-        say(f"FAILED  {message}; the same command tries again")
+    code = 0 if parsed.render else _train(parsed)
+    if code > 128:
+        say("stopped; the same command goes on, with --render it shows what there is")
+        return code
     tell(render(parsed.out, parsed.methods))
-    return int(bool(failed))
+    return code
 
 
-def _train(parsed: Arguments) -> list[str]:
-    """Run what is missing; what failed."""
+def _train(parsed: Arguments) -> int:
+    """Run what is missing; the exit code."""
     from quell.campaign.plan import Budget, Job, by_task, check_number, record_path
     from quell.campaign.runner import Runner
     from quell.terminal.campaign import CampaignDisplay
@@ -103,7 +105,10 @@ def _train(parsed: Arguments) -> list[str]:
     check_out(parsed.out)
     check_out(parsed.runs, "runs")
     outcomes = runner.run(due)
-    return [f"{outcome.job.title}: {outcome.message}" for outcome in outcomes if outcome.status == "failed"]
+    for outcome in outcomes:
+        if outcome.status == "failed":
+            say(f"FAILED  {outcome.job.title}: {outcome.message}; the same command tries again")
+    return runner.exit_code(outcomes)
 
 
 def render(out: Path, methods: tuple[str, ...]) -> str:
@@ -121,7 +126,7 @@ def render(out: Path, methods: tuple[str, ...]) -> str:
     published = {"the paper's CV, 2e7": paper, **PEERS}
     seconds = median_seconds(out)
     text = table(found, methods, seconds=seconds, published=published)
-    (out / "table.md").write_text(text)
+    write(out / "table.md", text)
     panels = {task: {name: row[name] for name in methods if name in row} for task, row in found.items()}
     curve_panels(panels, out / "curves.png", upper=True)
     curve_panels(panels, out / "seconds.png", upper=True, seconds=seconds)

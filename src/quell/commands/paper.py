@@ -96,12 +96,13 @@ def main(arguments: list[str]) -> int:
     if due and missing and not parsed.skip_missing:
         raise UsageError(f"{_without(missing)}; or leave them out: --skip-missing")
     if not due:
-        return _conclude(jobs, [])
+        return _conclude(jobs, [], 0)
     require("plot", "figures")  # complain before the first run, not after the last
     runner = Runner(count, CampaignDisplay(seconds))
     check_out(parsed.out)
     check_out(parsed.runs, "runs")
-    return _conclude(jobs, runner.run(due))
+    outcomes = runner.run(due)
+    return _conclude(jobs, outcomes, runner.exit_code(outcomes))
 
 
 def planned(parsed: Arguments) -> list[Job]:
@@ -156,7 +157,7 @@ def _show(jobs: list[Job], due: list[Job], seconds: dict[str, float], count: int
     tell(f"{len(jobs)} runs, {done} of them done; about {time} with {count} at a time")
 
 
-def _conclude(jobs: list[Job], outcomes: list[Outcome]) -> int:
+def _conclude(jobs: list[Job], outcomes: list[Outcome], code: int) -> int:
     """Tables and figures from all there is, and what failed."""
     if any(job.done for job in jobs):
         _told(render_group(archive.place_of(jobs[0].record)[0]))
@@ -168,7 +169,7 @@ def _conclude(jobs: list[Job], outcomes: list[Outcome]) -> int:
         say(f"{len(failed)} of {len(jobs)} runs failed; the same command tries them again")
     if stopped:
         say(f"stopped and saved with {stopped} runs to go; the same command continues")
-    return 130 if stopped else int(bool(failed))
+    return code
 
 
 def _told(paths: list[Path]) -> int:

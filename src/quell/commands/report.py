@@ -11,6 +11,7 @@ from quell.config import check_file
 from quell.paper.published import LABELS
 from quell.paper.render import html_tables
 from quell.report.build import build, check_videos
+from quell.runs.files import write
 from quell.runs.find import run_folders, standing
 from quell.terminal.numbers import size
 from quell.terminal.streams import tell
@@ -39,7 +40,6 @@ def main(arguments: list[str]) -> int:
     check_file(parsed.out, "out")
     run = next(filter(None, map(standing, run_folders(*parsed.paths))), None)
     page = build(parsed.paths, title=parsed.title, videos=parsed.video, labels=LABELS, tables=html_tables, newest=run)
-    data = page.encode(errors="replace")  # there may be half a character in somebody's name
-    parsed.out.write_bytes(data)
-    tell(f"{parsed.out} ({size(len(data))})" + (f"; the newest run: {run.path}" if run else ""))
+    length = write(parsed.out, page)
+    tell(f"{parsed.out} ({size(length)})" + (f"; the newest run: {run.path}" if run else ""))
     return 0

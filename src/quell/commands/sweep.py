@@ -85,5 +85,4 @@ def run(
     tell(f"mean actions, {episodes} fresh episodes of each final policy; records in {folder / archive.PACKED}")
     if any(outcome.status == "stopped" for outcome in outcomes):
         say("stopped; the same command goes on")
-        return 130
-    return int(any(outcome.status == "failed" for outcome in outcomes))
+    return runner.exit_code(outcomes)

@@ -15,6 +15,7 @@ from quell.errors import UsageError
 from quell.figures.style import check_picture
 from quell.figures.theory import variance_against_rho
 from quell.registry import COUNT
+from quell.runs.files import write
 from quell.terminal.streams import tell
 from quell.terminal.tables import show
 
@@ -54,7 +55,7 @@ def main(arguments: list[str]) -> int:
     rows = theory.table(grid, repeats=parsed.simulate, rng=np.random.default_rng(parsed.seed))
     _show(rows, simulated=bool(parsed.simulate))
     if parsed.json is not None:
-        parsed.json.write_text(json.dumps(rows, indent=1) + "\n")
+        write(parsed.json, json.dumps(rows, indent=1) + "\n")
     if parsed.figure is not None:
         variance_against_rho(parsed.figure)
         tell(f"figure: {parsed.figure}")

@@ -1,11 +1,14 @@
 """quell tune TASK ...: search for a method's settings by a stated protocol."""
 
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
+from quell.campaign.plan import Job
 from quell.campaign.runner import CHILD, Runner
 from quell.campaign.tune import Search, search
 from quell.commands.arguments import UNSET, parse
@@ -14,7 +17,7 @@ from quell.errors import UsageError
 from quell.registry import SIZE
 from quell.rollout import check_processes, default_workers
 from quell.terminal.campaign import CampaignDisplay
-from quell.terminal.streams import tell
+from quell.terminal.streams import say, tell
 from quell.training.methods import method_name
 
 DESCRIPTION = """Random search over a method's main settings, on seeds from 100 up, which no result is reported on:
@@ -54,10 +57,18 @@ def main(arguments: list[str]) -> int:
     check_processes("jobs", count := parsed.jobs or default_workers(), CHILD)
     check_out(parsed.out)
     check_out(parsed.runs, "runs")
-    table = search(wanted, lambda jobs: Runner(count, CampaignDisplay({job.title: 1.0 for job in jobs})).run(jobs))
+    table = search(wanted, lambda jobs: _train(jobs, count))
     for row in table["trials"]:
         scores = "  ".join(f"{task} {score:.4g}" for task, score in row["scores"].items())
         settings = " ".join(f"{name}={value}" for name, value in row["settings"].items())
         tell(f"trial {row['trial']:>2}  seeds {row['seeds']}  {scores}  {settings}")
     tell("best: " + (" ".join(f"--{name} {value}" for name, value in table["best"].items()) or "what is in use"))
     return 0
+
+
+def _train(jobs: Sequence[Job], count: int) -> None:
+    """Do the jobs of one stage; a signal ends the search here."""
+    runner = Runner(count, CampaignDisplay({job.title: 1.0 for job in jobs}))
+    if (code := runner.exit_code(runner.run(jobs))) > 128:
+        say("stopped; the same command goes on")
+        sys.exit(code)

@@ -13,6 +13,7 @@ from quell.config import Preset, check_file, parse_value
 from quell.errors import UsageError
 from quell.figures.style import check_picture
 from quell.figures.variance import variance_figure
+from quell.runs.files import write
 from quell.terminal.streams import tell
 
 DESCRIPTION = """Measure gradient estimators on TASK at a fixed policy: variance, bias and their sum for an estimate
@@ -78,7 +79,7 @@ def main(arguments: list[str]) -> int:
         tell(report)
         values.append(report.values())
     if parsed.json is not None:
-        parsed.json.write_text(json.dumps(values[0] if len(values) == 1 else values, indent=1) + "\n")
+        write(parsed.json, json.dumps(values[0] if len(values) == 1 else values, indent=1) + "\n")
     if parsed.figure is not None:
         variance_figure(values, parsed.figure)
     return 0

@@ -8,7 +8,7 @@ from quell import zoo
 from quell.api import Checkpoint
 from quell.commands.arguments import UNSET, parse
 from quell.errors import UsageError
-from quell.terminal.streams import tell
+from quell.terminal.streams import say, tell
 from quell.terminal.tables import show
 
 DESCRIPTION = """List the trained policies that come with quell, with their returns over fresh episodes (mean actions).
@@ -33,17 +33,24 @@ def main(arguments: list[str]) -> int:
     parsed = parse(Arguments, arguments, prog="quell zoo", description=DESCRIPTION)
     if parsed.add is not None:
         return _add(parsed)
-    rows = []
+    rows, broken = [], []
     for name in zoo.names():
-        from quell.runs import Run
-
-        config, score = Run.open(zoo.located(f"zoo:{name}")).config, zoo.score(name)
-        returns = f"{score['mean']:.1f} ± {score['std']:.1f}"
-        rows.append(
-            (f"zoo:{name}", config.task, config.method, f"{score['steps']:,}", returns, str(len(score["returns"])))
-        )
+        try:
+            rows.append(_row(name))
+        except UsageError as error:
+            broken.append(str(error))
     show(("<name", "<task", "<method", "steps", "return, mean action", "episodes"), rows)
-    return 0
+    for message in broken:
+        say(f"quell: error: {message}")
+    return int(bool(broken))
+
+
+def _row(name: str) -> tuple[str, ...]:
+    from quell.runs import Run
+
+    config, score = Run.open(zoo.located(f"zoo:{name}")).config, zoo.score(name)
+    returns = f"{score['mean']:.1f} ± {score['std']:.1f}"
+    return f"zoo:{name}", config.task, config.method, f"{score['steps']:,}", returns, str(len(score["returns"]))
 
 
 def _add(parsed: Arguments) -> int:

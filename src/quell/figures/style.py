@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from quell.config import check_file
-from quell.errors import require
+from quell.errors import naming, require
 from quell.types import Array
 
 DPI = 130
@@ -132,4 +132,5 @@ def save(figure: Any, *paths: Path) -> None:
     with matplotlib.rc_context({"svg.hashsalt": "quell", "svg.fonttype": "none"}):
         for path in paths:
             check_picture(path)
-            figure.savefig(path, dpi=DPI if path.suffix == ".png" else "figure", metadata=metadata.get(path.suffix))
+            with naming(path):
+                figure.savefig(path, dpi=DPI if path.suffix == ".png" else "figure", metadata=metadata.get(path.suffix))

@@ -12,6 +12,7 @@ from quell.paper.published import ENTRIES, Entry, is_group, label
 from quell.paper.scores import Grid, grid, improvements
 from quell.paper.tables import build
 from quell.runs import archive
+from quell.runs.files import write
 from quell.runs.record import Record, read_group
 
 
@@ -71,5 +72,5 @@ def _table(group: Path, name: str, entry: Entry, runs_by_task: Grid) -> list[Pat
     page = Template((files("quell.paper") / "page.html").read_text(encoding="utf-8"))
     contents["html"] = page.substitute(title=entry.title, body=formats.html(table))
     for ending, text in contents.items():
-        (group / f"{name}.{ending}").write_text(text)
+        write(group / f"{name}.{ending}", text)
     return [group / f"{name}.{ending}" for ending in contents]

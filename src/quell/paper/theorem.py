@@ -8,6 +8,7 @@ import numpy as np
 from quell import theory
 from quell.errors import require
 from quell.figures.theory import variance_against_rho
+from quell.runs.files import write
 from quell.terminal.tables import markdown_lines
 
 GRID = tuple(itertools.product((10, 100), (5, 10), (0.1, 0.5, 1.0, 2.0, 10.0)))
@@ -37,6 +38,6 @@ def render(out: Path) -> list[Path]:
     for row in rows:
         row |= {f"ratio_{name}": row[f"cv_{name}"] / row["es"] for name in ("simulated", "error")}
     lines = markdown_lines(HEAD, [[cell.format_map(row) for cell in CELLS] for row in rows])
-    (out / "theorem.md").write_text(PAGE.format(repeats=REPEATS, table="\n".join(lines)))
+    write(out / "theorem.md", PAGE.format(repeats=REPEATS, table="\n".join(lines)))
     variance_against_rho(out / "theorem.png")
     return [out / "theorem.md", out / "theorem.png"]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from quell.errors import QuellError, UsageError, shown
+from quell.errors import QuellError, UsageError, naming, shown
 
 SMALL, LARGE, HUGE = 1 << 20, 1 << 28, 1 << 32
 """Bytes, at most: of a config or manifest, of metrics, of a checkpoint's arrays."""
@@ -112,10 +112,17 @@ def claim(path: Path) -> int:
 
 def write_new(path: Path, data: bytes) -> None:
     """Write a file that must not be there yet, and flush it to disk."""
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CAREFULLY, 0o666), "wb") as file:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CAREFULLY
+    with naming(path), os.fdopen(os.open(path, flags, 0o666), "wb") as file:
         file.write(data)
         file.flush()
         _flush(file.fileno(), path.parent, "files")
+
+
+def write(path: Path, text: str) -> int:
+    """A file that the user named, which may be a device: UTF-8, whatever the locale. How many bytes it has."""
+    with naming(path):
+        return path.write_bytes(text.encode(errors="replace"))  # there may be half a character in somebody's name
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from quell.errors import shown
 from quell.runs import files
 
 METRICS: dict[str, str] = {
@@ -111,7 +112,7 @@ class Lines:
 
     def __init__(self, path: Path, kept: list[str]) -> None:
         files.write_atomically(path, "".join(kept).encode())
-        self._name, self._file, self._pending = path.name, files.append_to(path), b""
+        self._path, self._file, self._pending = path, files.append_to(path), b""
 
     def write(self, line: str) -> None:
         waiting, self._pending = self._pending, self._pending + line.encode()
@@ -119,7 +120,7 @@ class Lines:
             self._append()
         except OSError as error:
             if not waiting:
-                warnings.warn(f"{self._name} waits: {error.strerror or error}", stacklevel=3)
+                warnings.warn(f"{shown(self._path)} waits: {error.strerror or error}", stacklevel=3)
 
     def close(self) -> None:
         with suppress(OSError):

@@ -1,5 +1,6 @@
 """Standard streams that may be lost: a closed terminal, `| head -1`, a full disk behind `2> log`."""
 
+import codecs
 import os
 import sys
 from contextlib import suppress
@@ -7,6 +8,8 @@ from typing import Any
 
 from quell.errors import ESCAPES
 
+PLAIN = {"±": "+-", "²": "^2", "×": "x", "σ": "sigma", "α": "alpha", "ε": "eps", "…": "...", "–": "-"}
+"""Signs that every encoding has, for some that not every one has."""
 LOST = (OSError, ValueError, AttributeError, RuntimeError)
 """What writing may raise: it is broken, closed, was never there, or a signal interrupted a write to it."""
 
@@ -40,6 +43,20 @@ def open_all() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+
+
+def spell_out() -> None:
+    """Have stdout and stderr write what their encoding lacks (PYTHONIOENCODING=ascii) in other signs: no result may be
+    lost over the sign in its line."""
+    codecs.register_error("quell", lambda error: (_spelt(error), error.end))  # type: ignore[attr-defined]
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(*LOST):
+            stream.reconfigure(errors="quell")  # type: ignore[union-attr]
+
+
+def _spelt(error: UnicodeError) -> str:
+    assert isinstance(error, UnicodeEncodeError)
+    return "".join(PLAIN.get(sign, "?") for sign in error.object[error.start : error.end])
 
 
 def printable(text: str, breaks: str = "\n\t") -> str:

@@ -1,7 +1,11 @@
 """What looks on while a run goes on, and may stop it."""
 
+import functools
+import threading
 from collections.abc import Sequence
 from typing import Any
+
+LEAVING = 60.0  # seconds that a program which ends waits for a run to be saved
 
 
 class Callback:
@@ -26,6 +30,47 @@ class Callback:
 
     def __exit__(self, *_: object) -> None:
         """The run has ended, or failed."""
+
+
+class SavedAtExit(Callback):
+    """Has a run in a daemon thread stop, and be saved, when the program ends.
+
+    Python ends such threads wherever they are by then, and one amid compiled code takes the whole process with it
+    (SIGABRT). It is asked before threads that are not daemons are joined, as those that the engine uses are.
+    """
+
+    def __init__(self) -> None:
+        self._over = threading.Event()
+
+    def __enter__(self) -> "SavedAtExit":
+        if threading.current_thread().daemon:
+            _save_all_at_exit()
+            _running.add(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        _running.discard(self)
+
+    def wait(self) -> None:
+        self._over.wait(LEAVING)
+
+
+_running: set[SavedAtExit] = set()  # in daemon threads
+
+
+@functools.cache
+def _save_all_at_exit() -> None:
+    """Register what does so, once."""
+
+    def save_all() -> None:
+        running = tuple(_running)
+        for one in running:
+            one.stop_requested = True
+        for one in running:
+            one.wait()
+
+    threading._register_atexit(save_all)  # type: ignore[attr-defined]
 
 
 Callbacks = Sequence[Callback]

@@ -10,7 +10,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from quell.errors import UsageError, did_you_mean
+from quell.errors import UsageError, did_you_mean, shown
+from quell.runs.files import MALFORMED, is_number, read_json
 from quell.runs.folder import folder_name
 
 HOME = Path(__file__).parent
@@ -37,7 +38,14 @@ def located(path: Path | str) -> Path:
 
 def score(name: str) -> dict[str, Any]:
     """What score.json holds: mean and std of the returns with mean actions, and all of them."""
-    facts: dict[str, Any] = json.loads((HOME / name / SCORE).read_bytes())
+    path = HOME / name / SCORE
+    try:
+        facts: dict[str, Any] = read_json(path)
+        numbers = [facts["mean"], facts["std"], facts["steps"], *facts["returns"]]
+    except MALFORMED as error:
+        raise UsageError(f"{shown(path)!r} cannot be read: {error}") from None
+    if not all(map(is_number, numbers)):
+        raise UsageError(f"{shown(path)!r} holds what are no numbers")
     return facts
 
 
