@@ -176,7 +176,7 @@ def as_task(given: Any, horizon: Any = None) -> Task:
 def compute_for(engine: Compute | str | None, workers: int | None) -> Compute:
     """The engine asked for, as an object, by name, or as a number of workers; a UsageError if it cannot be had."""
     if engine is None or isinstance(engine, str):
-        engine = registry.make("engine", engine or "cpu", {"workers": workers})
+        engine = engine_called(engine or "cpu", workers)
     elif workers is not None:
         raise UsageError("give workers=... or an engine object with its own, not both")
     if isinstance(engine, type) or not callable(getattr(engine, "make", None)):
@@ -184,6 +184,14 @@ def compute_for(engine: Compute | str | None, workers: int | None) -> Compute:
     chosen: Compute = registry.tidy(engine)
     chosen.validate()
     return chosen
+
+
+def engine_called(name: str, workers: int | None) -> Compute:
+    """The engine of that name, with so many workers if that is said."""
+    made = registry.make("engine", name)
+    if workers is not None and "workers" not in registry.settings_of(made):
+        raise UsageError(f"engine {name!r} reads no setting `workers`")
+    return registry.replace(made, {} if workers is None else {"workers": workers})
 
 
 def start(

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -19,6 +20,43 @@ ADDITIONS = {
     "own_step": ("update", "STEPS = [WithinKl]", ["--step", "within-kl", "--limit", "0.02"]),
 }
 """Example -> (room, the line that the file ends in, how it is asked for)."""
+DUMMY = '''
+"""A step with a metric of its own, and an engine that is the CPU's under another name and says something too."""
+
+import dataclasses
+from typing import ClassVar
+
+from quell.rollout.cpu import Cpu
+from quell.update.first_order import Sgd
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Counting(Sgd):
+    name: ClassVar[str] = "counting"
+    METRICS: ClassVar = {"counting/steps": "Steps that were taken."}
+
+    def step(self, theta, gradient, state, context):
+        theta, state, facts = super().step(theta, gradient, state, context)
+        return theta, state, {**facts, "counting/steps": 1.0, "undefined": 2.0}
+
+
+@dataclasses.dataclass(frozen=True)
+class Elsewhere:
+    """The CPU engine, without settings."""
+
+    name: ClassVar[str] = "elsewhere"
+
+    def validate(self):
+        pass
+
+    def make(self, task, problem, *, members, states=0):
+        return Cpu(workers=1).make(task, problem, members=members, states=states)
+
+
+STEPS = [Counting]
+ENGINES = [Elsewhere]
+'''
+TINY = ["--steps", "300", "--horizon", "30", "--eval-episodes", "1"]
 
 
 def test_one_file_is_enough(tmp_path: Path) -> None:
@@ -35,3 +73,41 @@ def test_one_file_is_enough(tmp_path: Path) -> None:
     (config,) = (tmp_path / "runs").rglob("config.json")
     for *_, flags in ADDITIONS.values():
         assert f'"{flags[1]}"' in config.read_text()
+
+
+def test_a_step_and_an_engine_with_metrics_of_their_own(tmp_path: Path) -> None:
+    """By name through train, its seeds, eval and variance, and from Python; nothing else is touched."""
+    shutil.copytree(ROOT / "src/quell", tmp_path / "quell", ignore=shutil.ignore_patterns("__pycache__"))
+    for room in ("update", "rollout"):
+        (tmp_path / "quell" / room / "addition.py").write_text(DUMMY)
+    script = """
+        import json, pathlib, quell
+        from quell.cli import main
+        own = ["--step", "counting", "--engine", "elsewhere", *TINY]
+        assert main(["train", "lqr-302", "--method", "es", *own, "--out", "runs"]) == 0
+        (run,) = pathlib.Path("runs/lqr-302").glob("*/*")
+        rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        assert all(row["counting/steps"] == 1 and row["undefined"] == 2 for row in rows)
+        head = (run / "metrics.csv").read_text().splitlines()[0].split(",")
+        assert "counting/steps" in head and "undefined" not in head
+        assert main(["eval", str(run), "--episodes", "2", "--engine", "elsewhere"]) == 0
+        assert main(["train", "lqr-302", "--method", "es", *own, "--out", "runs", "--seeds", "1"]) == 0
+        small = ["--pairs", "10", "--warmup", "5", "--settings", "horizon", "20", "--engine", "elsewhere"]
+        assert main(["variance", "lqr-302", "--methods", "policy-gradient", *small]) == 0
+        again = quell.train("lqr-302", method="es", step="counting", engine="elsewhere", steps=300, horizon=30,
+                            eval_episodes=1, out="python", progress=False)
+        assert again.history[-1]["counting/steps"] == 1
+        try:
+            quell.train("lqr-302", method="es", engine="elsewhere", workers=2, out="python")
+        except quell.UsageError as error:
+            assert "reads no setting `workers`" in str(error)
+        else:
+            raise AssertionError
+        print("all of it")
+    """
+    text = textwrap.dedent(script).replace("*TINY", ", ".join(map(repr, TINY)))
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-c", text]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "all of it" in done.stdout

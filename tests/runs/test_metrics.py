@@ -7,8 +7,6 @@ import json
 import math
 from pathlib import Path
 
-import pytest
-
 import quell
 from quell.runs.metrics import METRICS, MetricsWriter
 
@@ -56,8 +54,9 @@ def test_the_table_has_the_same_numbers_steps_first(tmp_path: Path) -> None:
         assert [row["gradient/norm"] for row in table] == [""] * 3
 
 
-def test_a_metric_needs_a_definition(tmp_path: Path) -> None:
-    writer = MetricsWriter(tmp_path)
-    with pytest.raises(AssertionError, match="without a definition"):
-        writer.write({"iteration": 1, "steps": 1, "retrun": 0.0})
+def test_a_metric_that_nobody_defined_is_kept_where_columns_are_free(tmp_path: Path) -> None:
+    writer = MetricsWriter(tmp_path, metrics={"steps": "", "own": ""})
+    writer.write({"iteration": 1, "steps": 1, "own": 2.0, "undefined": 3.0})
     writer.close()
+    assert rows(tmp_path) == [{"iteration": 1, "steps": 1, "own": 2.0, "undefined": 3.0}]
+    assert (tmp_path / "metrics.csv").read_text().splitlines() == ["steps,own", "1,2.0"]

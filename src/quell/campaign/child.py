@@ -13,12 +13,13 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from quell.api import Result, evaluate, load
+from quell import registry
+from quell.api import Result, engine_called, evaluate, load
 from quell.campaign.plan import STOPPED, Job
 from quell.config import changed
 from quell.errors import QuellError, UsageError
 from quell.keys import Purpose, generator
-from quell.rollout.cpu import Cpu
+from quell.rollout import Compute
 from quell.runs.folder import Run, folder_name, versions
 from quell.runs.record import Record, thin, variance_ratio
 from quell.tasks import trusted
@@ -51,7 +52,7 @@ def run(job: Job) -> int:
     """Train, or continue where an earlier attempt was stopped; then write the record."""
     task = trusted(job.trust, horizon=job.config.horizon or 0) if job.trust else None
     with _folder(job) as folder:
-        state = run_training(job.config, folder, compute=Cpu(workers=1), callbacks=[Reporter()], task=task)
+        state = run_training(job.config, folder, compute=_one_process(job.engine), callbacks=[Reporter()], task=task)
         if not state.finished(job.config):
             return STOPPED
         record_of(load(folder.path, env=task, trust_files=True), job.episodes, job.label).write(job.record)
@@ -60,6 +61,12 @@ def run(job: Job) -> int:
     times = {"seconds": state.seconds, "core_seconds": spent}
     _say({"steps": state.steps, **times, "commit": made_with["commit"], "platform": made_with["platform"]})
     return 0
+
+
+def _one_process(engine: str) -> Compute:
+    """The engine, with one worker where it has workers: as many runs go on side by side as there are cores."""
+    has_workers = "workers" in registry.hints(registry.table("engine")[engine])
+    return engine_called(engine, 1 if has_workers else None)
 
 
 def record_of(result: Result, episodes: int, label: str = "") -> Record:

@@ -90,6 +90,7 @@ class Job:
     record: Path  # the small file a finished run leaves
     episodes: int  # episodes of the final evaluation
     label: str = ""  # distinguishes runs of one method with different settings
+    engine: str = "cpu"  # by name: where its episodes run
     trust: str = ""  # module:function that makes the environment, if it is the user's own, as the user named it
 
     @property

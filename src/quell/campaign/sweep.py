@@ -62,6 +62,8 @@ class Sweep:
     out: Path
     trust: str = ""
     """module:function that makes the environment, if it is the user's own."""
+    engine: str = "cpu"
+    """By name: where the runs' episodes run."""
 
     def jobs(self) -> list[Job]:
         """Seed by seed, so that what is done early covers all settings."""
@@ -76,7 +78,8 @@ class Sweep:
         config = replace(self.config, {**trial, "seed": seed}).validate()
         label = re.sub(r"[^A-Za-z0-9=.,_+-]", "", ",".join(f"{name}={value}" for name, value in trial.items()))[:150]
         name = "-".join(filter(None, (folder_name(config.task), config.method, label, str(seed))))
-        return Job(config, self.out / "runs" / label, archive.loose(self.out, name), self.episodes, label, self.trust)
+        record = archive.loose(self.out, name)
+        return Job(config, self.out / "runs" / label, record, self.episodes, label, self.engine, self.trust)
 
     def rows(self) -> tuple[list[str], list[list[str]]]:
         """A table, best first: settings, mean ± std over seeds, interval of the mean, lowest and highest seed."""

@@ -24,6 +24,8 @@ class Arguments(OfRun):
     """Of the episodes: other seeds, other episodes."""
     workers: Annotated[int | None, UNSET] = None
     """Worker processes, by default one per core. Results do not depend on it."""
+    engine: str = "cpu"
+    """Where the episodes run: cpu, ray, or one that you have added."""
     json: bool = False
     """Print JSON, with every return."""
 
@@ -31,7 +33,7 @@ class Arguments(OfRun):
 def main(arguments: list[str]) -> int:
     parsed = parse(Arguments, arguments, prog="quell eval")
     result = parsed.load()
-    asked = {name: getattr(parsed, name) for name in ("episodes", "seed", "workers")}
+    asked = {name: getattr(parsed, name) for name in ("episodes", "seed", "workers", "engine")}
     rollouts = evaluate(result, mean_action=not parsed.sample, **asked)
     returns, actions = rollouts.returns, acted(sample=parsed.sample)
     if parsed.json:

@@ -4,13 +4,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from quell.api import engine_called
 from quell.campaign.runner import Runner
 from quell.campaign.sweep import Sweep, parse_grid, trials
 from quell.commands.train import read_settings
 from quell.config import Config, check_out, check_run_name
 from quell.errors import UsageError
-from quell.registry import SIZE
-from quell.rollout import default_workers
+from quell.registry import SIZE, name_of
+from quell.rollout import Compute, default_workers
 from quell.runs import archive
 from quell.runs.folder import folder_name
 from quell.tasks import Task
@@ -49,11 +50,11 @@ class SweepFlags:
 
 
 def main(arguments: list[str]) -> int:
-    config, _, own, given = read_settings(arguments, SweepFlags, command="sweep", description=DESCRIPTION)
+    config, compute, own, given = read_settings(arguments, SweepFlags, command="sweep", description=DESCRIPTION)
     grid, random = own.pop("grid"), own.pop("random")
     if not grid:
         raise UsageError("what shall vary? --grid SETTING=VALUE,VALUE")
-    return run(config, given, trials(parse_grid(grid, config), random), **own)
+    return run(config, given, trials(parse_grid(grid, config), random), compute=compute, **own)
 
 
 def run(
@@ -61,21 +62,26 @@ def run(
     given: Task | None,
     chosen: list[dict[str, Any]],
     *,
+    compute: Compute,
     seeds: int,
     out: Path,
     name: str | None,
     episodes: int = 20,
     jobs: int | None = None,
 ) -> int:
-    """Train what is missing, and print the table of what there is."""
+    """Train what is missing, each run on an engine like `compute` with one worker, and print the table of what there
+    is."""
+    engine, workers = name_of(compute), getattr(compute, "workers", None)
+    if compute != engine_called(engine, workers):
+        raise UsageError(f"runs side by side take engine {engine!r} as it comes: leave out its settings")
     folder = out / check_run_name(name or f"{folder_name(config.task)}-{config.method}")
-    sweep = Sweep(config, chosen, seeds, episodes, folder, given.name if given else "")
+    sweep = Sweep(config, chosen, seeds, episodes, folder, given.name if given else "", engine)
     todo = sweep.jobs()
     for job in todo:  # complain before the first run
         make_policy(job.config, given or make_task(job.config))
         job.check()
     due = [job for job in todo if not job.done]
-    runner = Runner(jobs or default_workers(), CampaignDisplay({job.title: 1.0 for job in due}))
+    runner = Runner(jobs or workers or default_workers(), CampaignDisplay({job.title: 1.0 for job in due}))
     check_out(folder)
     outcomes = runner.run(due)
     for outcome in outcomes:

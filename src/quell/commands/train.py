@@ -11,7 +11,6 @@ from quell.config import Config
 from quell.errors import UsageError
 from quell.registry import read_whole
 from quell.rollout import Compute
-from quell.rollout.cpu import Cpu
 from quell.tasks import Task, names
 from quell.training.methods import make_config
 
@@ -31,9 +30,9 @@ def main(arguments: list[str]) -> int:
 
         compute.validate()
         log, out = own.pop("log"), own.pop("out")
-        if log or not isinstance(compute, Cpu):
-            raise UsageError("--seeds runs one process of this machine per seed: leave out --engine and --log")
-        return run(config, given, [{}], seeds=seeds, jobs=compute.workers, out=out / "seeds", **own)
+        if log:
+            raise UsageError("--seeds runs one process per seed, which tell no tracker: leave out --log")
+        return run(config, given, [{}], seeds=seeds, compute=compute, out=out / "seeds", **own)
     return report(start(config, compute=compute, task=given, **own))
 
 

@@ -7,10 +7,12 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+from quell import registry
 from quell.errors import shown
 from quell.runs import files
 
@@ -64,29 +66,38 @@ METRICS: dict[str, str] = {
     "trouble/total": "Iterations so far in which something went wrong: bad pairs, nothing changed, or plain ES in "
     "place of the control variate. A flat batch is not counted: a task that is solved has them too.",
 }
-COLUMNS = ("steps", *(name for name in METRICS if name != "steps"))
-"""Of metrics.csv."""
+
+
+def metrics_of(config: Any) -> dict[str, str]:
+    """Name -> meaning of every metric of a run: ours, and those that its strategies define (`METRICS` of a class)."""
+    found = dict(METRICS)
+    waiting = [config]
+    while waiting:
+        one = waiting.pop()
+        found |= getattr(type(one), "METRICS", {})
+        waiting += [value for value in registry.settings_of(one).values() if registry.is_strategy(value)]
+    return found
 
 
 class MetricsWriter:
     """Appends rows to metrics.jsonl, metrics.csv and TensorBoard. A disk that is full stops neither it nor the run."""
 
-    def __init__(self, folder: Path, *, after: int = 0) -> None:
-        """Continue behind iteration `after`: rows of later iterations, from before a kill, are dropped."""
+    def __init__(self, folder: Path, *, after: int = 0, metrics: Iterable[str] = METRICS) -> None:
+        """Continue behind iteration `after`: rows of later iterations, from before a kill, are dropped. metrics.csv has
+        the columns given; a metric that nobody defined is in the other two files alone."""
+        self._columns = ("steps", *(name for name in metrics if name != "steps"))
         found = files.read_rows(folder / "metrics.jsonl")
         kept = list(itertools.takewhile(lambda pair: pair[1]["iteration"] <= after, found))
         rows = [row for _, row in kept]
-        table = Lines(folder / "metrics.csv", [",".join(COLUMNS) + "\n", *map(_as_csv, rows)])
+        table = Lines(folder / "metrics.csv", [",".join(self._columns) + "\n", *map(self._as_csv, rows)])
         self._files = [Lines(folder / "metrics.jsonl", [line for line, _ in kept]), table]
         steps = rows[-1].get("steps") or 0 if rows else 0
         behind = int(steps) if 0 < steps < 2**62 else 0
         self._board: Board | None = Board(files.make_folder(folder / "tensorboard"), behind)
 
     def write(self, row: Mapping[str, float]) -> None:
-        unknown = row.keys() - METRICS.keys()
-        assert not unknown, f"metrics without a definition: {sorted(unknown)}"
         numbers = {name: value if math.isfinite(value) else None for name, value in row.items()}  # JSON has no NaN
-        for file, line in zip(self._files, (json.dumps(numbers) + "\n", _as_csv(numbers)), strict=True):
+        for file, line in zip(self._files, (json.dumps(numbers) + "\n", self._as_csv(numbers)), strict=True):
             file.write(line)
         try:
             if self._board is not None:
@@ -99,6 +110,10 @@ class MetricsWriter:
         for file in self._files:
             file.close()
         self._close_board()
+
+    def _as_csv(self, row: Mapping[str, float | None]) -> str:
+        """One line, empty where the row has no such number."""
+        return ",".join("" if row.get(name) is None else str(row[name]) for name in self._columns) + "\n"
 
     def _close_board(self) -> None:
         board, self._board = self._board, None
@@ -175,8 +190,3 @@ class Board:
         except OSError as error:
             if error.errno not in files.NOT_OFFERED:
                 raise
-
-
-def _as_csv(row: Mapping[str, float | None]) -> str:
-    """One line, empty where the row has no such number."""
-    return ",".join("" if row.get(name) is None else str(row[name]) for name in COLUMNS) + "\n"

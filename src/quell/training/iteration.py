@@ -136,7 +136,7 @@ class Trainer:
                 row["trouble/skipped"] = 1.0
                 break
             state = dataclasses.replace(state, theta=theta, step=step, estimator=estimated.state)
-            row |= estimated.metrics
+            row |= {name: float(value) for name, value in estimated.metrics.items()}
         row["gradient/norm"] = norm
         row["update/ratio"] = float(np.linalg.norm(state.theta - before) / (np.linalg.norm(before) + 1e-12))
         return state, row

@@ -7,7 +7,7 @@ from quell.config import Config
 from quell.errors import EngineFailure, QuellError, TroubleError, resuming, shown
 from quell.rollout import Compute
 from quell.runs import Run, checkpoint
-from quell.runs.metrics import MetricsWriter
+from quell.runs.metrics import MetricsWriter, metrics_of
 from quell.tasks.base import Task
 from quell.training.callbacks import Callbacks
 from quell.training.iteration import Trainer
@@ -25,7 +25,8 @@ def run_training(
     task = task or make_task(config)
     saved = checkpoint.load_newest(run.checkpoints)
     state = TrainState.from_checkpoint(config, make_problem(config, task), saved) if saved else None
-    writer = MetricsWriter(run.path, after=state.iteration if state else 0)  # whatever is wrong with it is told first
+    done = state.iteration if state else 0
+    writer = MetricsWriter(run.path, after=done, metrics=metrics_of(config))  # whatever is wrong with it is told first
     with closing(writer), closing(Trainer(config, compute, task)) as trainer:
         if state is None:
             state = trainer.initial_state()

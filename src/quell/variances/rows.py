@@ -9,7 +9,7 @@ from quell.estimate import Estimator
 from quell.estimate.es import Es
 from quell.perturb import Unperturbed
 from quell.perturb.gaussian import Gaussian
-from quell.registry import make, name_of, replace
+from quell.registry import make, name_of, replace, table
 from quell.types import Batch, State
 
 PLAIN = {"baseline": "leave-one-out", "discount": "fixed"}
@@ -79,13 +79,15 @@ class Row:
 
 
 def find_row(name: str, sigma: float) -> Row:
-    """`base`, `modifier`, or `base-modifier-...`, with perturbations of size sigma."""
-    base = max((base for base in BASES if f"{name}-".startswith(f"{base}-")), key=len, default="")
+    """`base`, `modifier`, or `base-modifier-...`, with perturbations of size sigma. A base is one of BASES, or any
+    estimator with its defaults."""
+    bases = {**{own: cls() for own, cls in table("estimator").items()}, **{own: row[1] for own, row in BASES.items()}}
+    base = max((base for base in bases if f"{name}-".startswith(f"{base}-")), key=len, default="")
     rest, base = name.removeprefix(base).strip("-"), base or "es"
-    row = Row(name, BASES[base][1], updates=SGD_UPDATES if base == "cv-paper" else 0).at(sigma)
+    row = Row(name, bases[base], updates=SGD_UPDATES if base == "cv-paper" else 0).at(sigma)
     for modifier in filter(None, rest.split("-")):
         if modifier not in MODIFIERS:
-            known, listed = [*BASES, *MODIFIERS], ", ".join([*BASES, *MODIFIERS])
+            known, listed = [*bases, *MODIFIERS], ", ".join([*bases, *MODIFIERS])
             raise UsageError(f"unknown estimator {name!r}{did_you_mean(name, known)}; known: {listed}, joined by '-'")
         if (directions := MODIFIERS[modifier]) is None:
             row = dataclasses.replace(row, shared_noise=True)
