@@ -34,7 +34,7 @@ class TopDirections:
 
     def terms(self, problem, pair, row, theta, xp=np):
         """What one pair adds to the sums."""
-        return {"count": 1.0, "x": pair_score(xp, row["fitness"], pair.eps, problem.directions)}
+        return {"count": 1.0, "x": pair_score(xp, row["fitness"], pair, problem.directions)}
 
     def combine(self, problem, sums, rows, state):
         return quell.Estimate((sums["x"] / max(sums["count"], 1)).astype(np.float32), state, {})

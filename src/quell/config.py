@@ -101,6 +101,9 @@ class Config:
         if self.estimator.needs.perturbed != (self.directions.sigma > 0):
             verb = "needs" if self.estimator.needs.perturbed else "does not take"
             raise UsageError(f"estimator {registry.name_of(self.estimator)} {verb} perturbations (directions)")
+        if self.directions.needs_metric and getattr(type(self.step), "metric", Step.metric) is Step.metric:
+            asked = f"{registry.name_of(self.directions)} with nats={self.directions.nats:g}"
+            raise UsageError(f"directions {asked} need the metric of a step: take `step='natural'`")
         if self.target is not None and not self.eval_every:
             raise UsageError("target is looked at in evaluations: eval_every must be at least 1")
         if getattr(self.estimator, "line_search", False) and not self.step.states:

@@ -23,6 +23,25 @@ def namespace(array: Any) -> Any:
     return array.__array_namespace__()
 
 
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """What `Directions.prepare` made of the run so far, for one iteration's draws; it travels with the request."""
+
+    sigma: float
+    """Standard deviation of the perturbation, where it follows from a divergence."""
+    metric: Any = None
+    """The metric that the covariance follows (`quell.policy.fisher.Metric`), where it does."""
+
+
+@dataclass(frozen=True)
+class Factored:
+    """Parameters of m members that share theta: W + A B' for each weight matrix W, all else a member's own."""
+
+    theta: Array  # [d] float32
+    own: dict[str, Array]  # name -> [m, ...]: biases and log standard deviations
+    factors: dict[str, tuple[Array, Array]]  # name -> A [m, inputs, rank], B' [m, rank, outputs]
+
+
 @dataclass(frozen=True)
 class Episodes:
     """What an engine is asked to run: one episode per (pair, sign).
@@ -48,6 +67,8 @@ class Episodes:
     """Steps after which an episode is cut, if before the task's horizon (0: never)."""
     planned: int = 0
     """Pairs that directions are drawn for, where these are but the first of them (0: as many as there are)."""
+    shape: Shape | None = None
+    """What directions take from the run so far; None where their settings say all."""
 
     @staticmethod
     def of_pairs(iteration: int, pairs: int, **facts: Any) -> "Episodes":
@@ -155,3 +176,5 @@ class Pair:
     steps: Any  # [2]
     obs: Any = None  # [2, t, o] float32
     actions: Any = None  # [2, t, a] float32
+    scored: Any = None  # [2, d] float32, the directions times their inverse covariance, where that is not 1
+    sigma: Any = None  # of this batch, where it is not the directions' own

@@ -28,8 +28,8 @@ def batches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, Array]]:
     seen: list[tuple[int, Array]] = []
     play = Trainer._play
 
-    def recorded(trainer: Trainer, state: Any) -> Any:
-        episodes, rollouts = play(trainer, state)
+    def recorded(trainer: Trainer, state: Any, shape: Any) -> Any:
+        episodes, rollouts = play(trainer, state, shape)
         seen.append((trainer.pairs(state), rollouts.steps.copy()))
         assert len(rollouts.steps) == 2 * episodes.pairs
         return episodes, rollouts

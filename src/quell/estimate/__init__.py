@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from quell.policy.network import Policy
-from quell.types import Array, Batch, Metrics, Pair, State, Sums
+from quell.types import Array, Batch, Episodes, Metrics, Pair, State, Sums
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,8 @@ class Needs:
     """Gradient steps per batch."""
     together: bool = False
     """`terms` take several pairs too, in front of every array that is a pair's own, and return theirs likewise."""
+    linear: bool = False
+    """The gradient is a weighted sum of directions, which those that are never formed (`factored`) make themselves."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class Rows:
 
     pairs: dict[str, Array]
     shared: dict[str, Any] = field(default_factory=dict)
+    episodes: Episodes | None = None
+    """Whose pairs they are, where `combine` draws directions again."""
 
     def row(self, pair: Any) -> dict[str, Any]:
         """What `terms` gets for one pair (or several)."""
@@ -106,10 +110,13 @@ def estimate(
 def total_variance(total: Array, squares: Array, count: float) -> float:
     """V[mean of `count` independent vectors], summed over coordinates, from their sum and sum of squares.
 
-    V = sum_j (sum_i c_ij^2 - (sum_i c_ij)^2 / N) / (N (N - 1)); NaN for fewer than two vectors.
+    V = sum_j (sum_i c_ij^2 - (sum_i c_ij)^2 / N) / (N (N - 1)); NaN for fewer than two vectors. `squares` may be summed
+    over coordinates already.
     """
     if count < 2:
         return float("nan")
+    if np.ndim(squares) == 0:
+        return float((squares - np.einsum("j,j", total, total, dtype=np.float64) / count) / (count * (count - 1)))
     return float((squares - total**2 / count).sum() / (count * (count - 1)))
 
 

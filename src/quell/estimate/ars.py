@@ -37,7 +37,7 @@ class Ars(Es):
         good = finite_pairs(returns)
         chosen = good & self._best(returns, good)
         fitness, _, good = shaped_fitness(np.where(np.repeat(chosen, 2), returns, np.nan), self.shaping)
-        return Rows({"fitness": fitness.reshape(-1, 2), "good": good})
+        return Rows({"fitness": fitness.reshape(-1, 2), "good": good}, episodes=batch.episodes)
 
     def _best(self, returns: Array, good: Array) -> Array:
         """[N] bool: which pairs are among the best; the earlier of two equal ones."""

@@ -12,8 +12,9 @@ import numpy as np
 
 from quell.estimate import Estimate, Needs, Problem, Rows, batch_variance, compared, fresh_variance
 from quell.estimate.returns import Shaping, shaped_fitness
+from quell.perturb import draw_of, sigma_of
 from quell.perturb.gaussian import Gaussian
-from quell.types import Batch, Pair, State, Sums
+from quell.types import Array, Batch, Pair, State, Sums
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +22,7 @@ class Es:
     """The plain ES estimator."""
 
     name: ClassVar[str] = "es"
-    needs: ClassVar[Needs] = Needs(perturbed=True, trajectories=False)
+    needs: ClassVar[Needs] = Needs(perturbed=True, trajectories=False, linear=True)
     shaping: Shaping = "normalise"
     """What is done to the returns of a batch: (J - mean)/std, centred ranks, or nothing."""
 
@@ -30,27 +31,44 @@ class Es:
 
     def prepare(self, problem: Problem, batch: Batch, state: State) -> Rows:
         fitness, _, good = shaped_fitness(batch.rollouts.returns, self.shaping)
-        return Rows({"fitness": fitness.reshape(-1, 2), "good": good})
+        return Rows({"fitness": fitness.reshape(-1, 2), "good": good}, episodes=batch.episodes)
 
     def terms(self, problem: Problem, pair: Pair, row: dict[str, Any], theta: Any, xp: Any = np) -> dict[str, Any]:
-        x = pair_score(xp, row["fitness"], pair.eps, problem.directions)
+        if problem.directions.factored:
+            return {"count": 1.0}
+        x = pair_score(xp, row["fitness"], pair, problem.directions)
         return {"count": 1.0, "x": x, "xx": xp.square(x)}
 
     def combine(self, problem: Problem, sums: Sums, rows: Rows, state: State) -> Estimate:
         count = float(sums["count"])
-        (variance,), learned = batch_variance(problem, state, [sums["x"]], [sums["xx"]], count)
+        total, squares = self._total(problem, rows) if problem.directions.factored else (sums["x"], sums["xx"])
+        (variance,), learned = batch_variance(problem, state, [total], [squares], count)
         metrics = {"variance/method": variance}
         if type(problem.directions) is Gaussian:  # what other directions save is not to be seen from their own batches
             metrics = compared(variance, variance)
-        return Estimate((sums["x"] / max(count, 1)).astype(np.float32), state | learned, metrics)
+        return Estimate((total / max(count, 1)).astype(np.float32), state | learned, metrics)
+
+    def _total(self, problem: Problem, rows: Rows) -> tuple[Array, Array]:
+        """(sum_i X_i, sum_i |X_i|^2) of directions that are never formed, from the weights of all pairs."""
+        episodes, directions = rows.episodes, problem.directions
+        assert episodes is not None
+        weights = rows.pairs["fitness"] / (2 * sigma_of(directions, episodes.shape))
+        weights = np.where(rows.pairs["good"][:, None], weights, 0.0)
+        return directions.combine(draw_of(problem.policy, problem.seed, episodes), weights, episodes.shape)
 
 
-def pair_score(xp: Any, values: Any, eps: Any, directions: Any) -> Any:
-    """X_i = (J+ eps+ + J- eps-) / (2 sigma), for values (J+, J-), in single precision."""
-    twice = 2 * directions.sigma
+def pair_score(xp: Any, values: Any, pair: Pair, directions: Any) -> Any:
+    """X_i = (J+ e+ + J- e-) / (2 sigma), e = C^-1 eps with C the directions' covariance, mostly 1; in single precision.
+
+    `values` are (J+, J-); for several pairs [n, 2], in front of every array.
+    """
+    twice = 2 * (directions.sigma if pair.sigma is None else pair.sigma)
+    scored = pair.eps if pair.scored is None else pair.scored
+    if np.ndim(values) > 1:
+        scored, values = xp.moveaxis(xp.asarray(scored), -2, 0), values.T[..., None]
     if directions.symmetric:
-        return xp.float32((values[0] - values[1]) / twice) * eps[0]
-    return xp.float32(values[0] / twice) * eps[0] + xp.float32(values[1] / twice) * eps[1]
+        return xp.float32((values[0] - values[1]) / twice) * scored[0]
+    return xp.float32(values[0] / twice) * scored[0] + xp.float32(values[1] / twice) * scored[1]
 
 
 ESTIMATORS = [Es]

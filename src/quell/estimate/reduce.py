@@ -16,7 +16,7 @@ from threadpoolctl import ThreadpoolController
 
 from quell.estimate import Estimator, Problem, Rows
 from quell.estimate.policy_gradient import padded_length
-from quell.perturb import Draw, draw_pair
+from quell.perturb import draw_of, draw_pair, sigma_of
 from quell.types import Array, Batch, Episodes, Pair, Rollouts, Sums
 
 Node = tuple[int, int]  # (level, index): the sum of leaves index * 2^level to (index + 1) * 2^level - 1
@@ -69,26 +69,39 @@ class Tree:
         return total
 
 
-def pair_of(problem: Problem, episodes: Episodes, rollouts: Rollouts, pair: Any) -> Pair:
+def pair_of(problem: Problem, episodes: Episodes, rollouts: Rollouts, pair: Any, *, drawn: bool = True) -> Pair:
     """What `terms` sees of one pair of a batch; or of several, in front of every array, with trajectories up to where
-    the longest episode ends, padded."""
+    the longest episode ends, padded. Its directions only where they are `drawn`."""
     steps, paths, end = rollouts.steps.reshape(-1, 2)[pair], rollouts.trajectories, None
     if np.ndim(pair):
-        eps: Any = np.array([directions_of(problem, episodes, int(one)) for one in pair])
         end = padded_length(int(steps.max()), rollouts.rewards.shape[1])
+    recorded = vars(paths) if paths is not None else {}
+    cut = {name: array.reshape(-1, 2, *array.shape[1:])[pair, :, :end] for name, array in recorded.items()}
+    sigma = sigma_of(problem.directions, episodes.shape)
+    return Pair(steps=steps, sigma=sigma, **(_drawn(problem, episodes, pair) if drawn else {"eps": None}), **cut)
+
+
+def _drawn(problem: Problem, episodes: Episodes, pair: Any) -> dict[str, Any]:
+    """eps of one pair, or of several in front, and its product with the inverse covariance where that is not 1."""
+    directions, shape = problem.directions, episodes.shape
+    if np.ndim(pair):
+        eps: Any = np.array([directions_of(problem, episodes, int(one)) for one in pair])
     else:
         eps = directions_of(problem, episodes, pair)
-    recorded = vars(paths).values() if paths is not None else ()
-    return Pair(eps, steps, *(array.reshape(-1, 2, *array.shape[1:])[pair, :, :end] for array in recorded))
+    white = shape is None or shape.metric is None
+    return {"eps": eps} if white else {"eps": eps, "scored": directions.inverse(np.asarray(eps), shape)}
+
+
+def forms(estimator: Estimator, problem: Problem) -> bool:
+    """Whether the terms of a pair look at its directions as vectors [d]."""
+    return not (estimator.needs.linear and problem.directions.factored)
 
 
 def directions_of(problem: Problem, episodes: Episodes, pair: int) -> tuple[Array, Array]:
     """(eps_plus, eps_minus) of a pair of a batch."""
-    purpose = episodes.stream.value[2]
-    assert purpose is not None, "these episodes are of theta itself"
-    pairs = episodes.planned or episodes.pairs
-    draw = Draw(problem.seed, episodes.iteration, pairs, problem.policy.dim, purpose, episodes.block)
-    return draw_pair(problem.directions, draw, pair)
+    assert episodes.paired, "these episodes are of theta itself"
+    draw = draw_of(problem.policy, problem.seed, episodes)
+    return draw_pair(problem.directions, draw, pair, episodes.shape)
 
 
 def sum_by_loop(
@@ -106,9 +119,10 @@ def sum_by_loop(
     cut = blocks(batch.pairs)
     leaves = range(len(cut)) if leaves is None else leaves
     first, good, together = cut[leaves[0]].start, rows.pairs["good"], estimator.needs.together
+    drawn = forms(estimator, problem)
 
     def terms(pair: Any) -> dict[str, Any]:
-        seen = pair_of(problem, batch.episodes, batch.rollouts, pair)
+        seen = pair_of(problem, batch.episodes, batch.rollouts, pair, drawn=drawn)
         return estimator.terms(problem, seen, rows.row(pair - first), theta)
 
     def block(group: list[int]) -> dict[int, Sums]:
@@ -165,29 +179,33 @@ def _joined(name: str, left: Array, right: Array) -> Array:
 def sum_by_vmap(estimator: Any, problem: Problem, batch: Batch, rows: Rows, theta: Array) -> Sums:
     """The same sums with all pairs at once in JAX, in its own precision: on an accelerator where there is one."""
     rollouts, paths = batch.rollouts, batch.rollouts.trajectories
-    eps = np.array([directions_of(problem, batch.episodes, pair) for pair in range(batch.pairs)])
-    pairs: dict[str, Any] = {"eps": eps, "steps": rollouts.steps.reshape(-1, 2).astype(np.int32)}
+    pairs: dict[str, Any] = {"eps": None}
+    if forms(estimator, problem):
+        with calm():
+            pairs = _drawn(problem, batch.episodes, np.arange(batch.pairs))
+    pairs["steps"] = rollouts.steps.reshape(-1, 2).astype(np.int32)
     if paths is not None:
         pairs |= {name: a.reshape(-1, 2, *a.shape[1:]) for name, a in vars(paths).items()}
     own, shared = ({name: _single(values) for name, values in part.items()} for part in (rows.pairs, rows.shared))
+    sigma = sigma_of(problem.directions, batch.episodes.shape)
     with np.errstate(all="ignore"):
-        sums = _mapped(estimator, problem)(pairs, own, shared, theta)
+        sums = _mapped(estimator, problem)(pairs, own, shared, theta, sigma)
     return {name: np.asarray(values, np.float64) for name, values in sums.items()}
 
 
 @functools.lru_cache(maxsize=16)
 def _mapped(estimator: Any, problem: Problem) -> Callable[..., Any]:
-    """Compiled (pairs, rows, shared, theta) -> sums over pairs."""
+    """Compiled (pairs, rows, shared, theta, sigma) -> sums over pairs."""
     import jax
     import jax.numpy as jnp
 
-    def one(pair: dict[str, Any], row: dict[str, Any], shared: dict[str, Any], theta: Any) -> dict[str, Any]:
-        terms = estimator.terms(problem, Pair(**pair), row | shared, theta, jnp)
+    def one(pair: dict[str, Any], row: dict[str, Any], shared: dict[str, Any], theta: Any, sigma: Any) -> Any:
+        terms = estimator.terms(problem, Pair(**pair, sigma=sigma), row | shared, theta, jnp)
         good, nothing = row["good"], jnp.nan
         return {n: jnp.where(good, term, nothing if n.startswith(COLLECTED) else 0.0) for n, term in terms.items()}
 
-    def total(pairs: dict[str, Any], rows: dict[str, Any], shared: dict[str, Any], theta: Any) -> dict[str, Any]:
-        terms = jax.vmap(one, in_axes=(0, 0, None, None))(pairs, rows, shared, theta)
+    def total(pairs: dict[str, Any], rows: dict[str, Any], shared: dict[str, Any], theta: Any, sigma: Any) -> Any:
+        terms = jax.vmap(one, in_axes=(0, 0, None, None, None))(pairs, rows, shared, theta, sigma)
         rows = {n: values.reshape(-1, *values.shape[2:]) for n, values in terms.items() if n.startswith(COLLECTED)}
         return rows | {n: values.sum(axis=0) for n, values in terms.items() if n not in rows}
 

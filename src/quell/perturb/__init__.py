@@ -1,17 +1,23 @@
 """Directions in parameter space, always in pairs: members act with theta + sigma eps_plus and theta + sigma eps_minus.
 
 A pair is drawn again from its key (seed, iteration, pair) wherever it is needed, so no process ever holds them all.
+What a kind does with its directions, it says itself: what members act with (`members`), what a weighted sum of them is
+(`combine`), and what it takes from the run so far (`prepare`), which travels with the request.
 """
 
 import functools
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
 from quell.keys import Purpose, generator
+from quell.policy.fisher import Metric
+from quell.policy.network import Policy
 from quell.registry import POSITIVE
-from quell.types import Array
+from quell.types import Array, Episodes, Factored, Shape
 
 
 @dataclass(frozen=True)
@@ -25,44 +31,106 @@ class Draw:
     purpose: Purpose = Purpose.DIRECTION
     block: tuple[int, ...] = ()
     """Told apart beyond the purpose, such as several measurements at one point."""
+    layout: tuple[tuple[str, int, tuple[int, ...]], ...] = ()
+    """(name, first of its parameters, shape) of every part of the policy, unless its network is a custom one."""
 
     def generator(self, *address: int) -> np.random.Generator:
         """The randomness at an address within the iteration, such as a pair's number."""
         return generator(self.seed, self.purpose, self.iteration, *self.block, *address)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Directions:
-    """How the pairs of an iteration are drawn: E[eps eps'] = I, standard normal marginals, unless a kind differs."""
+class Kind:
+    """What all kinds of directions share, which is the algebra of vectors [d] with E[eps eps'] = 1."""
 
-    name: ClassVar[str]
+    sigma: Any
     symmetric: ClassVar[bool] = True
     """Whether the second member of a pair is exactly the negative of the first."""
     independent: ClassVar[bool] = True
     """Whether the pairs of an iteration are independent, so that their spread tells the variance of their mean."""
     fresh: ClassVar[bool] = True
     """Whether iterations are independent of one another, so that two of them tell it where pairs do not."""
-    sigma: Annotated[float, POSITIVE] = 0.02
-    """Standard deviation of the parameter perturbation."""
+    factored: ClassVar[bool] = False
+    """Whether eps is never formed for acting and for weighted sums: [d] numbers per pair would be too many."""
+    biased: ClassVar[bool] = False
+    """Whether the score of eps is not C^-1 eps, C its covariance, so that ES is the gradient to leading order alone."""
+    needs_metric: bool = False
+    """Whether they are drawn by the metric of the step, as earlier batches know it."""
+
+    def prepare(self, metric: Metric | None) -> Shape | None:
+        """What the draws of an iteration take from the run so far; None where the settings say all."""
+        return None
 
     def plus(self, draw: Draw, pair: int) -> Array:
-        """eps_plus of a pair, float32 [d]."""
+        """eps_plus of a pair, float32 [d], before it is `shaped`."""
         raise NotImplementedError
 
     def minus(self, eps: Array) -> Array:
         """eps_minus, given eps_plus."""
         return -eps
 
+    def shaped(self, eps: Array, shape: Shape | None) -> Array:
+        """C^1/2 eps, float32."""
+        return eps
+
+    def inverse(self, vectors: Array, shape: Shape | None) -> Array:
+        """C^-1 times some vectors [..., d], of the same precision."""
+        return vectors
+
+    def numbers(self, policy: Policy) -> int:
+        """How many numbers a member's parameters take."""
+        return policy.dim
+
+    def members(
+        self, theta: Array, draw: Draw, chosen: Sequence[tuple[int, int]], shape: Shape | None
+    ) -> Array | Factored:
+        """What the members (pair, sign) act with: theta + sigma eps, or theta where the sign is 0 or nothing drawn."""
+        sigma = sigma_of(self, shape)
+
+        def one(pair: int, sign: int) -> Array:
+            if not sign or not sigma:
+                return theta
+            return np.asarray(perturbed(theta, sigma, draw_pair(self, draw, pair, shape)[sign < 0]))
+
+        return np.stack([one(*member) for member in chosen])
+
+    def combine(self, draw: Draw, weights: Array, shape: Shape | None = None) -> tuple[Array, Array]:
+        """(sum_i x_i [d], sum_i |x_i|^2) of x_i = C^-1 (w_i+ eps_i+ + w_i- eps_i-), for weights [N, 2]."""
+        total, squares = np.zeros(draw.dim), np.zeros(())
+        for pair, (plus, minus) in enumerate(weights):
+            eps = draw_pair(self, draw, pair, shape)
+            x = self.inverse(plus * eps[0].astype(np.float64) + minus * eps[1], shape)
+            total, squares = total + x, squares + np.vdot(x, x)
+        return total, squares
+
 
 @dataclass(frozen=True, kw_only=True)
-class Unperturbed:
+class Directions(Kind):
+    """How the pairs of an iteration are drawn: E[eps eps'] = I, standard normal marginals, unless a kind differs."""
+
+    name: ClassVar[str]
+    sigma: Annotated[float, POSITIVE] = 0.02
+    """Standard deviation of the parameter perturbation."""
+    nats: Annotated[float | None, POSITIVE] = None
+    """Size of the perturbation as a divergence: mean KL between the perturbed and the plain policy. Sigma then follows
+    from the metric of the step natural, and as given is the first batch's, before there is one."""
+
+    @property
+    def needs_metric(self) -> bool:  # type: ignore[override]
+        return self.nats is not None
+
+    def prepare(self, metric: Metric | None) -> Shape | None:
+        """KL is about sigma^2 eps' F eps / 2, in the mean sigma^2 tr F / 2."""
+        if self.nats is None or metric is None or not metric.known:
+            return None
+        return Shape(sigma_for(self.nats, float(metric.spectrum().sum()), self.sigma))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unperturbed(Kind):
     """Every member acts with theta itself, as policy gradients ask."""
 
     name: ClassVar[str] = "none"
-    sigma: ClassVar[float] = 0.0
-    symmetric: ClassVar[bool] = True
-    independent: ClassVar[bool] = True
-    fresh: ClassVar[bool] = True
+    sigma: ClassVar[float] = 0.0  # type: ignore[misc]
 
     def plus(self, draw: Draw, pair: int) -> Array:
         return np.zeros(draw.dim, np.float32)
@@ -72,18 +140,41 @@ class Unperturbed:
 
 
 @functools.lru_cache(maxsize=1)  # the members of a pair come one after the other
-def draw_pair(directions: Any, draw: Draw, pair: int) -> tuple[Array, Array]:
+def draw_pair(directions: Any, draw: Draw, pair: int, shape: Shape | None = None) -> tuple[Array, Array]:
     """(eps_plus, eps_minus), float32 [d], read-only."""
-    plus = directions.plus(draw, pair)
+    plus = directions.shaped(directions.plus(draw, pair), shape)
     minus = directions.minus(plus)
     for eps in (plus, minus):
         eps.flags.writeable = False
     return plus, minus
 
 
-def perturbed(theta: Any, sigma: float, eps: Any) -> Any:
+def draw_of(policy: Policy, seed: int, episodes: Episodes) -> Draw:
+    """The address of a batch's directions."""
+    purpose = episodes.stream.value[2] or Purpose.DIRECTION  # nothing is drawn where there is none
+    pairs = episodes.planned or episodes.pairs
+    return Draw(seed, episodes.iteration, pairs, policy.dim, purpose, episodes.block, _parts(policy))
+
+
+@functools.lru_cache(maxsize=8)
+def _parts(policy: Policy) -> tuple[tuple[str, int, tuple[int, ...]], ...]:
+    return () if policy.own else tuple((name, where.start, shape) for name, (where, shape) in policy.layout.items())
+
+
+def perturbed(theta: Any, sigma: Any, eps: Any) -> Any:
     """theta + sigma eps, in single precision: the one place that says so."""
-    return theta + np.float32(sigma) * eps
+    return theta + (np.float32(sigma) if isinstance(sigma, float | int) else sigma) * eps
+
+
+def sigma_of(directions: Any, shape: Shape | None) -> float:
+    """The standard deviation of an iteration's perturbations."""
+    return float(directions.sigma if shape is None else shape.sigma)
+
+
+def sigma_for(nats: float, trace: float, otherwise: float) -> float:
+    """sigma at which sigma^2 trace / 2 = nats; `otherwise` where the policy feels nothing."""
+    sigma = math.sqrt(2 * nats / trace) if trace > 0 else math.inf
+    return sigma if math.isfinite(sigma) else otherwise
 
 
 DIRECTIONS = [Unperturbed]

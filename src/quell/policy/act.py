@@ -6,20 +6,25 @@ import numpy as np
 
 from quell.errors import UsageError
 from quell.policy.network import Policy
-from quell.types import Array
+from quell.types import Array, Factored
 
+CACHED = 1 << 17  # numbers of a shared matrix that are used for all members before the next ones
 Act = Callable[[Array, Array], Array]  # (obs [m, o], noise [m, a]) -> actions [m, recorded]
 
 
-def actor(policy: Policy, thetas: Array, *, mean_action: bool = False) -> Act:
-    """`act(obs, noise)` for m members, each with its own theta (rows of `thetas`).
+def actor(policy: Policy, thetas: Array | Factored, *, mean_action: bool = False) -> Act:
+    """`act(obs, noise)` for m members, each with its own theta (rows of `thetas`, or factors of what differs).
 
     Gaussian: mean + std * noise. Categorical: the index (as float32, [m, 1]) that maximises logits + noise, which
     samples the softmax when the noise is Gumbel. `mean_action` drops the noise. A member's action does not depend on
     who else is in the batch, to the last bit: each row has its own vector-matrix product.
     """
-    outputs = (_member_by_member if policy.own else _side_by_side)(policy, thetas)
-    std, categorical = policy.std(thetas), policy.kind == "categorical"
+    if isinstance(thetas, Factored):
+        own = thetas.own.get("log_std")
+        outputs, std = _factor_by_factor(policy, thetas), policy.std(thetas.theta[None]) if own is None else np.exp(own)
+    else:
+        outputs, std = (_member_by_member if policy.own else _side_by_side)(policy, thetas), policy.std(thetas)
+    categorical = policy.kind == "categorical"
     noisy = policy.stochastic and not mean_action
 
     def act(obs: Array, noise: Array) -> Array:
@@ -43,6 +48,33 @@ def _side_by_side(policy: Policy, thetas: Array) -> Callable[[Array], Array]:
             h += b
             if w is not last:
                 h = np.maximum(h, 0, out=h) if relu else np.tanh(h, out=h)
+        return h
+
+    return outputs
+
+
+def _factor_by_factor(policy: Policy, members: Factored) -> Callable[[Array], Array]:
+    """The same of members W + A B', each of which is multiplied by an observation in turn: h W + (h A) B'. The shared W
+    is gone through in parts that stay in the cache for all members."""
+    shared, last = policy.unflatten(members.theta), len(policy.layers) - 1
+
+    def layer(i: int, h: Array) -> Array:
+        w, own = shared[f"w{i}"], members.own.get(f"b{i}")
+        out = np.empty((len(h), w.shape[1]), np.float32)
+        columns = max(1, CACHED // len(w))
+        for start in range(0, w.shape[1], columns):
+            out[:, start : start + columns] = np.vecmat(h, w[:, start : start + columns])
+        if f"w{i}" in members.factors:
+            left, right = members.factors[f"w{i}"]
+            out += np.vecmat(np.vecmat(h, left), right)
+        out += shared[f"b{i}"] if own is None else own
+        return out
+
+    def outputs(h: Array) -> Array:
+        for i in range(last + 1):
+            h = layer(i, h)
+            if i < last:
+                h = np.maximum(h, 0, out=h) if policy.activation == "relu" else np.tanh(h, out=h)
         return h
 
     return outputs

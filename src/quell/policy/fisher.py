@@ -116,6 +116,23 @@ class Metric:
             parts.append((xp.eye(1), xp.eye(1), xp.full((1, 1), root)))
         return tuple(parts)
 
+    def spectrum(self) -> Array:
+        """The eigenvalues of F, without the damping: [d]."""
+        parts = [block.values.ravel() for block in self.blocks]
+        if self.log_std is not None:
+            parts.append(np.full(self.log_std.stop - self.log_std.start, LOG_STD))
+        return np.concatenate(parts)
+
+    def coloured(self, noise: Array) -> Array:
+        """A draw of covariance (F + damping)^-1, from one of covariance 1 [d], in its precision."""
+        found = np.empty_like(noise)
+        for block in self.blocks:
+            turned = noise[block.where].reshape(block.values.shape) * (block.values + self.damping) ** -0.5
+            found[block.where] = (block.left @ turned @ block.right.T).ravel()
+        if self.log_std is not None:
+            found[self.log_std] = noise[self.log_std] * (LOG_STD + self.damping) ** -0.5
+        return found
+
     def apply(self, vectors: Any, power: float) -> Any:
         """(F + damping)^power v for every row v of [m, d], or for one [d].
 

@@ -6,14 +6,13 @@ from itertools import repeat
 import numpy as np
 
 from quell.estimate import Problem
-from quell.estimate.reduce import directions_of
 from quell.keys import generator
-from quell.perturb import perturbed
+from quell.perturb import draw_of
 from quell.policy.act import Act, actor, to_environment
 from quell.policy.network import Policy
 from quell.tasks.base import PaysLater, Simulator, Task
 from quell.tasks.foreign.base import ForeignTask, episode_seed
-from quell.types import Array, Episodes, Rollouts
+from quell.types import Array, Episodes, Factored, Rollouts
 
 Generators = Sequence[np.random.Generator]
 Normaliser = tuple[Array, Array] | None  # (mean, 1 / std) of observations, for policies that normalise
@@ -35,7 +34,8 @@ class LocalSimulator:
     @property
     def together(self) -> int:
         """The most members that step together."""
-        return max(1, min(GROUP_MEMBERS, GROUP_BYTES // (4 * self.problem.policy.dim)))
+        numbers = self.problem.directions.numbers(self.problem.policy)
+        return max(1, min(GROUP_MEMBERS, GROUP_BYTES // (4 * numbers)))
 
     def run(
         self, theta: Array, episodes: Episodes, indices: Sequence[int], normaliser: Normaliser, results: Rollouts
@@ -46,8 +46,7 @@ class LocalSimulator:
             if self._simulator is None or self._size < len(group):
                 self._simulator, self._size = task.simulator(len(group)), len(group)
             members = [episodes.members[i] for i in group]
-            thetas = np.stack([member_theta(problem, theta, episodes, *member) for member in members])
-            act = actor(policy, thetas, mean_action=episodes.mean_action)
+            act = actor(policy, member_parameters(problem, theta, episodes, members), mean_action=episodes.mean_action)
             environment, drawn = zip(*(_generators(problem.seed, episodes, *m) for m in members), strict=True)
             noisy = policy.stochastic and not episodes.mean_action
             horizon = min(task.horizon, episodes.longest or task.horizon)
@@ -59,10 +58,12 @@ class LocalSimulator:
                 played.store(results, group)
 
 
-def member_theta(problem: Problem, theta: Array, episodes: Episodes, pair: int, sign: int) -> Array:
-    """theta + sigma * eps of one member."""
-    sigma = problem.directions.sigma if sign else 0.0
-    return np.asarray(perturbed(theta, sigma, directions_of(problem, episodes, pair)[sign < 0])) if sigma else theta
+def member_parameters(
+    problem: Problem, theta: Array, episodes: Episodes, members: Sequence[tuple[int, int]]
+) -> Array | Factored:
+    """What some members act with: theta + sigma eps, or theta itself."""
+    draw = draw_of(problem.policy, problem.seed, episodes)
+    return problem.directions.members(theta, draw, members, episodes.shape)
 
 
 def _generators(seed: int, episodes: Episodes, pair: int, sign: int) -> tuple[np.random.Generator, np.random.Generator]:

@@ -16,7 +16,7 @@ from quell.stats import mean, spread
 from quell.tasks.base import Task
 from quell.training.methods import make_problem, make_task
 from quell.training.state import TrainState
-from quell.types import Array, Batch, Episodes, ObsStats, Rollouts
+from quell.types import Array, Batch, Episodes, ObsStats, Rollouts, Shape
 from quell.update import Context, is_finite
 
 Row = dict[str, float]
@@ -58,9 +58,10 @@ class Trainer:
     def iterate(self, state: TrainState) -> tuple[TrainState, Row]:
         """One iteration: the next state, and its metrics."""
         config, started = self.config, time.perf_counter()
-        episodes, rollouts = self._play(state)
         with calm():
             metric = config.step.metric(self.problem.policy, state.step)
+            shape = config.directions.prepare(metric)
+        episodes, rollouts = self._play(state, shape)
         batch = Batch(state.theta, episodes, rollouts, metric)
         moved, row = self._update(state, batch)
         bad = bool(row["trouble/bad_pairs"] or row["trouble/skipped"])
@@ -89,7 +90,7 @@ class Trainer:
         }
         return following, row
 
-    def _play(self, state: TrainState) -> tuple[Episodes, Rollouts]:
+    def _play(self, state: TrainState, shape: Shape | None) -> tuple[Episodes, Rollouts]:
         """The batch's episodes: in the order of pairs, none begun once the budget is spent.
 
         All at once where even the longest episodes do not spend it, else in parts for which that holds, or pair by
@@ -97,7 +98,7 @@ class Trainer:
         """
         config = self.config
         looks = {"record": config.estimator.needs.trajectories, "states": config.step.states}
-        shared = {"shared_reset": config.shared_reset, "shared_noise": config.shared_noise}
+        shared = {"shared_reset": config.shared_reset, "shared_noise": config.shared_noise, "shape": shape}
         planned = Episodes.of_pairs(state.iteration, self.pairs(state), longest=config.train_horizon, **looks, **shared)
         normaliser = state.obs if config.normalise_obs else None
         longest = min(self.task.horizon, config.train_horizon or self.task.horizon)

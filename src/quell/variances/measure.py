@@ -126,14 +126,14 @@ class Session:
         kind: dict[str, Any] = {"stream": Stream.MEASURE, "block": (number,), "shared_reset": config.shared_reset}
         kind |= {"record": any(row.estimator.needs.trajectories for row in rows), "longest": config.train_horizon}
         kind["shared_noise"] = shared_noise or config.shared_noise
-        measured = []
+        measured, shape = [], directions.prepare(self.metric)
         for row in rows:
             _check(row, problem)
             measured.append(Measured(row, problem, _store(turns, dim), np.zeros(dim), row.estimator.init(problem)))
         with self.compute.make(self.point.task, problem, members=2 * config.pairs) as engine:
             for turn in range(warmup + turns):
                 started = time.perf_counter()
-                batch = self._batch(engine, Episodes.of_pairs(turn, config.pairs, **kind))
+                batch = self._batch(engine, Episodes.of_pairs(turn, config.pairs, shape=shape, **kind))
                 if turn:  # the first also starts the simulators
                     seconds += time.perf_counter() - started
                 for one in measured:

@@ -122,8 +122,7 @@ class ControlVariate:
         return rows
 
     def terms(self, problem: Problem, pair: Pair, row: dict[str, Any], theta: Any, xp: Any = np) -> dict[str, Any]:
-        eps = xp.moveaxis(xp.asarray(pair.eps), -2, 0)  # the two members in front, also where there are several pairs
-        x = pair_score(xp, row["fitness"].T[..., None], eps, problem.directions)
+        x = pair_score(xp, row["fitness"], pair, problem.directions)
         others, more = self.columns.terms(xp, problem, pair, row, theta, x)
         columns = xp.concatenate([x[..., None, :], others], axis=-2)
         wide = columns.astype(np.float64) if xp is np else columns

@@ -43,7 +43,7 @@ class AdvantageColumn(WithCritic):
         self, xp: Any, problem: Problem, pair: Pair, row: dict[str, Any], theta: Any, x: Any
     ) -> tuple[Any, dict[str, Any]]:
         found, learned = self.advantages(xp, pair, row)
-        thetas = perturbed(theta, problem.directions.sigma, xp.asarray(pair.eps))
+        thetas = perturbed(theta, pair.sigma, xp.asarray(pair.eps))
         gradients = self.gradients(xp, problem, pair, row, thetas, found)
         return (x - (gradients[..., 0, :] + gradients[..., 1, :]) / 2)[..., None, :], learned
 

@@ -47,10 +47,10 @@ class DiscountedColumns:
     def terms(
         self, xp: Any, problem: Problem, pair: Pair, row: dict[str, Any], theta: Any, x: Any
     ) -> tuple[Any, dict[str, Any]]:
-        thetas = xp.stack([perturbed(theta, problem.directions.sigma, eps) for eps in pair.eps])
+        thetas = xp.stack([perturbed(theta, pair.sigma, eps) for eps in pair.eps])
         scores = pair_scores(xp, problem.policy, pair, thetas, row["weights"])
         gradients = xp.add(scores[0], scores[1]) / 2
-        smoothed = [pair_score(xp, returns, pair.eps, problem.directions) for returns in row["returns"].T]
+        smoothed = [pair_score(xp, returns, pair, problem.directions) for returns in row["returns"].T]
         columns = xp.stack([s - g for s, g in zip(smoothed, gradients, strict=True)])
         trials = columns[self.count :]  # discounts to be learned from
         return columns[: self.count], {"trials": trials.astype(np.float64) if xp is np else trials} if len(
