@@ -1,0 +1,55 @@
+"""Directions that the policy feels alike: shaped by the inverse of the step's metric.
+
+    eps_i ~ N(0, C),    C = (F + damping)^-1,    X_i = (J_i+ - J_i-) / (2 sigma) C^-1 eps_i
+
+F is the policy's Fisher matrix in Kronecker factors, over the states of earlier batches: a layer's part of eps is
+A^-1/2 Z G^-1/2, Z standard normal. Every direction then changes the policy by the same divergence, whereas isotropic
+ones spend nearly all of it along the few that the policy feels most. The score of N(theta, sigma^2 C) is C^-1 eps /
+sigma, so the estimate of the smoothed objective's gradient is unbiased whatever C is, as long as it does not come from
+the batch itself. sigma follows from the divergence, sigma^2 tr(F C) / 2 = nats.
+
+The first batch, before there is a metric, has isotropic directions of the given sigma.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+
+from quell.perturb import sigma_for
+from quell.perturb.gaussian import Gaussian
+from quell.policy.fisher import Metric
+from quell.registry import POSITIVE
+from quell.types import Array, Shape
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fisher(Gaussian):
+    """The same divergence in every direction."""
+
+    name: ClassVar[str] = "fisher"
+    nats: Annotated[float, POSITIVE] = 0.05
+    """Mean KL between the perturbed and the plain policy: about 1 where the perturbation carries the estimate (rewards
+    at the end of an episode, few parameters), a few hundredths where the policy gradient does."""
+
+    @property
+    def needs_metric(self) -> bool:  # type: ignore[override]
+        return True
+
+    def prepare(self, metric: Metric | None) -> Shape | None:
+        if metric is None or not metric.known:
+            return None
+        felt = metric.spectrum()
+        return Shape(sigma_for(self.nats, float((felt / (felt + metric.damping)).sum()), self.sigma), metric)
+
+    def shaped(self, eps: Array, shape: Shape | None) -> Array:
+        return eps if shape is None else shape.metric.coloured(eps.astype(np.float64)).astype(np.float32)
+
+    def inverse(self, vectors: Array, shape: Shape | None) -> Array:
+        if shape is None:
+            return vectors
+        rows = vectors.reshape(-1, vectors.shape[-1])
+        return np.asarray(shape.metric.apply(rows, 1).reshape(vectors.shape).astype(vectors.dtype))
+
+
+DIRECTIONS = [Fisher]
