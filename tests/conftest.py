@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,6 +17,7 @@ import pytest
 from quell.campaign import child
 from quell.campaign.plan import Job
 from quell.campaign.runner import Outcome, Runner
+from quell.errors import MissingExtra, is_empty
 from quell.estimate import Estimate, Estimator, Problem, Rows, estimate
 from quell.estimate.reduce import sum_by_loop
 from quell.keys import Purpose, generator
@@ -34,6 +35,17 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
     atexit.register(shutil.rmtree, _compiled, ignore_errors=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, Any, Any]:
+    """A test of what this Python cannot have, without the test's having to know, is skipped."""
+    try:
+        return (yield)
+    except MissingExtra as error:
+        if not is_empty(error.args[0]):
+            raise
+        pytest.skip(str(error))
 
 
 class Collector:

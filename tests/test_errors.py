@@ -58,9 +58,9 @@ def test_python_errors_speak_python() -> None:
         assert f"{name}={value!r}`" in str(refused.value)
         assert "--" not in str(refused.value)
     with pytest.raises(UsageError, match=r"reads no setting 'pair' \(did you mean 'pairs'\?\)"):
-        quell.train("lqr", pair=3)
+        quell.train("lqr", pair=3)  # type: ignore[call-arg]
     with pytest.raises(UsageError, match=r"reads no setting 'worker' \(did you mean 'workers'\?\)"):
-        quell.train("lqr", worker=3)
+        quell.train("lqr", worker=3)  # type: ignore[call-arg]
 
 
 def test_did_you_mean() -> None:

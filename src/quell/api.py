@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Unpack, get_args
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from quell.config import Config, Preset, replace
 from quell.errors import UsageError, shown
 from quell.estimate import Problem
 from quell.keys import Stream
+from quell.keywords import Settings
 from quell.perturb import Unperturbed
 from quell.policy.act import actor, to_environment
 from quell.policy.network import Policy
@@ -144,7 +145,7 @@ def train(
     progress: bool = True,
     callbacks: Callback | Callbacks | None = (),
     log: str | Sequence[str] | None = (),
-    **settings: Any,
+    **settings: Unpack[Settings],
 ) -> Result:
     """Train a policy and return it with its history.
 
@@ -156,11 +157,12 @@ def train(
     it, and `log="wandb"` (or "mlflow") tells a tracker.
     """
     root = registry.as_path("out", out).absolute()  # before any code of the user's, which may go elsewhere
-    given = None if isinstance(task, str) else as_task(task, settings.get("horizon"))
+    asked: dict[str, Any] = {**settings}
+    given = None if isinstance(task, str) else as_task(task, asked.get("horizon"))
     if isinstance(given, ForeignTask):
-        settings["horizon"] = given.horizon  # whoever goes on with it need not say so again
+        asked["horizon"] = given.horizon  # whoever goes on with it need not say so again
     label = str(task) if given is None else given.name
-    config = make_config(label, method, preset, as_strategies(settings), given).validate()
+    config = make_config(label, method, preset, as_strategies(asked), given).validate()
     looking = {"progress": progress, "callbacks": callbacks, "log": log}
     return start(config, compute=compute_for(engine, workers), out=root, name=name, task=given, **looking)
 
@@ -220,7 +222,7 @@ def resume(
     trust_files: bool = False,
     callbacks: Callback | Callbacks | None = (),
     log: str | Sequence[str] | None = (),
-    **settings: Any,
+    **settings: Unpack[Settings],
 ) -> Result:
     """Continue a run from its newest intact checkpoint, bit for bit as if it had never stopped.
 

@@ -55,7 +55,7 @@ EXTRAS = {
 NEWER_PYTHON = {
     "dm": (
         (3, 13),
-        "pip install --no-deps dm_control (whose models are all that quell reads; not all it needs is there)",
+        "pip install --no-deps dm_control (quell reads its models alone; this Python lacks what else it needs)",
     ),
     "robo": ((3, 12), "that needs Python 3.11: PyBullet is ready-made for no newer one"),
 }
@@ -72,8 +72,12 @@ class MissingExtra(UsageError):
 
 def installing(extra: str) -> str:
     """What to type to have an optional dependency group, or why it cannot be had."""
-    first, instead = NEWER_PYTHON.get(extra, ((4,), ""))
-    return instead if sys.version_info >= first else f"pip install 'quell[{extra}]'"
+    return NEWER_PYTHON[extra][1] if is_empty(extra) else f"pip install 'quell[{extra}]'"
+
+
+def is_empty(extra: str) -> bool:
+    """Whether a group brings nothing on this Python."""
+    return extra in NEWER_PYTHON and sys.version_info >= NEWER_PYTHON[extra][0]
 
 
 def require(extra: str, what: str) -> None:

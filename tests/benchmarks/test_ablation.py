@@ -10,6 +10,7 @@ from ablation import VARIANTS, Arguments, config, main, plan, render
 from printed import page, record, says
 
 from quell.config import changed
+from quell.errors import require
 from quell.runs import archive
 from quell.runs.record import read_group
 from quell.stats import verdict
@@ -39,6 +40,7 @@ def test_every_run_differs_from_the_default_as_it_says() -> None:
 
 @pytest.mark.usefixtures("jobs_in_process")
 def test_from_runs_to_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    require("dm", "this test")
     few = Arguments(
         ("dm-cartpole-swingup",), ("cv-natural", "es-adam"), 1, 4000, 1, out=tmp_path / "out", runs=tmp_path / "runs"
     )

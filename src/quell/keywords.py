@@ -1,0 +1,76 @@
+"""The settings that `quell.train` and `quell.resume` take, for type checkers and editors.
+
+Made from the strategies' fields by `python docs/make_keywords.py`. A setting is called by its last name here (`lr`,
+`sigma`); nested ones are mappings, or have their dots: `**{"estimator.coefficients.decay": 0.9}`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypedDict
+
+
+class Settings(TypedDict, total=False):
+    """What a run is trained with; `quell train TASK --show` has what each means and its value."""
+
+    actions: Literal["as-is", "clip", "scale"]
+    activation: Literal["relu", "tanh"]
+    b1: float
+    b2: float
+    baseline: Literal["none", "leave-one-out"]
+    batch_steps: float
+    checkpoint_every: float
+    clip: float
+    coefficients: Any
+    columns: Any
+    critic: Any
+    damping: float
+    decay: float
+    directions: Any
+    discount: Any
+    epochs: float
+    eps: float
+    estimator: Any
+    eval_episodes: float
+    eval_every: float
+    gamma: float
+    gammas: Sequence[float] | float | str
+    hidden: Sequence[float] | float | str
+    horizon: float | None
+    init_std: float
+    keep_checkpoints: float
+    kept: float
+    kl: float
+    kl_penalty: float
+    kl_stop: float
+    learn_std: bool
+    line_search: bool
+    longest: float
+    lr: float
+    max_norm: float
+    max_trouble: float
+    metric: Literal["parameters", "step"]
+    minibatch: float
+    normalise_advantages: bool
+    normalise_obs: bool
+    output_scale: float
+    pairs: float
+    per_step: float
+    policy: Any
+    rate: float
+    schedule: Literal["constant", "linear"]
+    seed: float
+    shaping: Literal["normalise", "ranks", "none", "past"] | Literal["normalise", "ranks", "none"]
+    shared_noise: bool
+    shared_reset: bool
+    shift: bool
+    shrinkage: float
+    sigma: float
+    start: float
+    step: Any
+    steps: float
+    target: float | None
+    task_settings: Mapping[str, Any]
+    top: float
+    trace: float
+    train_horizon: float
+    updates: float
+    value: float
