@@ -49,12 +49,14 @@ class Settings(TypedDict, total=False):
     max_trouble: float
     metric: Literal["parameters", "step"]
     minibatch: float
+    nats: float | float | None
     normalise_advantages: bool
     normalise_obs: bool
     output_scale: float
     pairs: float
     per_step: float
     policy: Any
+    rank: float
     rate: float
     schedule: Literal["constant", "linear"]
     seed: float
