@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import tyro
 
-from quell.campaign.plan import Job, seconds_of
+from quell.campaign.plan import Job
 from quell.campaign.runner import Runner
 from quell.config import Preset, parse_value
 from quell.figures.runs import curve_panels
@@ -117,7 +117,7 @@ def main(arguments: Arguments) -> None:
     for job in jobs:
         job.check()
     due = [job for job in jobs if not job.done]
-    display = CampaignDisplay({job.title: seconds_of(job, {}) for job in due})
+    display = CampaignDisplay({job.title: float(job.config.steps) for job in due})
     outcomes = Runner(arguments.jobs, display).run(due) if due else []
     groups = grouped(read_group(arguments.out))
     if groups:

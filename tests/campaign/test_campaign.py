@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import signal
 import subprocess
@@ -13,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from quell.campaign.plan import Budget, Job, known_speeds, makespan, seconds_of
+from quell.campaign.plan import Budget, Job
 from quell.cli import main
 from quell.commands.paper import Arguments, planned
 from quell.runs import Run, archive
@@ -51,23 +50,10 @@ def test_jobs(tmp_path: Path) -> None:
     assert {job.config.seed for job in jobs[:4]} == {0}, "one seed of everything comes first"
     assert len({job.record for job in jobs}) == len({job.title for job in jobs}) == 8
     assert Job.decode(jobs[2].encode()) == jobs[2]
-    assert all(seconds_of(job, {}) > 0 for job in jobs)
     labelled = Job(jobs[0].config, tmp_path, tmp_path / "learning/records/a.json", 3, label="auto")
     assert labelled.title == "lqr-302 es-auto paper seed 0"
     assert labelled.timings == tmp_path / "learning/timings.jsonl"
     assert Job.decode(labelled.encode()) == labelled
-
-
-def test_times() -> None:
-    assert makespan([3, 1, 1, 1], 2) == 3
-    assert makespan([5, 4, 3], 2) == 7
-
-
-def test_speeds_are_learned_from_earlier_runs(tmp_path: Path) -> None:
-    (tmp_path / "paper-1").mkdir()
-    rows = [{"task": "lqr", "method": "es", "steps": s, "seconds": 2.0} for s in (100, 200, 900)]
-    (tmp_path / "paper-1/timings.jsonl").write_text("\n".join([*map(json.dumps, rows), '{"task": "l']))
-    assert known_speeds(tmp_path) == {("lqr", "es"): 100.0}
 
 
 def command(tmp_path: Path, *more: str) -> list[str]:

@@ -1,6 +1,7 @@
 """quell paper ENTRY: a table or figure of the paper, from its runs to the page."""
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Annotated
 
 import tyro
 
-from quell.campaign.plan import Budget, Job, check_number, known_speeds, makespan, record_path, seconds_of
+from quell.campaign.plan import Budget, Job, check_number, record_path
 from quell.campaign.runner import Outcome, Runner
 from quell.commands.arguments import UNSET, parse
 from quell.config import Config, Preset, check_out, check_run_name, parse_value
@@ -20,7 +21,6 @@ from quell.registry import SIZE
 from quell.rollout import default_workers
 from quell.runs import archive
 from quell.terminal.campaign import CampaignDisplay
-from quell.terminal.numbers import clock
 from quell.terminal.streams import say, tell
 from quell.terminal.tables import show
 from quell.training.methods import find_task, make_config, make_policy
@@ -85,10 +85,8 @@ def main(arguments: list[str]) -> int:
     if parsed.skip_missing:
         jobs = [job for job in jobs if job.config.task not in missing]
     due = [job for job in jobs if not job.done]
-    known = known_speeds(parsed.out)
-    seconds = {job.title: seconds_of(job, known) for job in due}
     count = min(parsed.jobs or default_workers(), max(1, len(due)))
-    _show(jobs, due, seconds, count)
+    _show(jobs, due, count)
     if missing:
         say(_without(missing, left_out=parsed.skip_missing))
     if parsed.plan:
@@ -98,7 +96,7 @@ def main(arguments: list[str]) -> int:
     if not due:
         return _conclude(jobs, [], 0)
     require("plot", "figures")  # complain before the first run, not after the last
-    runner = Runner(count, CampaignDisplay(seconds))
+    runner = Runner(count, CampaignDisplay({job.title: float(job.config.steps) for job in due}))
     check_out(parsed.out)
     check_out(parsed.runs, "runs")
     outcomes = runner.run(due)
@@ -147,14 +145,11 @@ def choose(wanted: Iterable[str], known: Sequence[str], what: str) -> tuple[str,
     return chosen or tuple(known)
 
 
-def _show(jobs: list[Job], due: list[Job], seconds: dict[str, float], count: int) -> None:
-    times: dict[tuple[str, int], list[float]] = {}
-    for job in due:
-        times.setdefault((job.config.task, job.config.steps), []).append(seconds[job.title])
-    rows = [(task, f"{steps:,}", str(len(each)), clock(sum(each))) for (task, steps), each in times.items()]
-    show(("<task", "steps", "runs", "core time"), rows)
-    done, time = len(jobs) - len(due), clock(makespan(list(seconds.values()), count))
-    tell(f"{len(jobs)} runs, {done} of them done; about {time} with {count} at a time")
+def _show(jobs: list[Job], due: list[Job], count: int) -> None:
+    runs = Counter((job.config.task, job.config.steps) for job in due)
+    show(("<task", "steps", "runs"), [(task, f"{steps:,}", str(each)) for (task, steps), each in runs.items()])
+    total = sum(job.config.steps for job in due)
+    tell(f"{len(jobs)} runs, {len(jobs) - len(due)} of them done; {total:,} steps to go, {count} runs at a time")
 
 
 def _conclude(jobs: list[Job], outcomes: list[Outcome], code: int) -> int:

@@ -1,9 +1,7 @@
 """All tables and figures of a results folder, from its records alone."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
-from string import Template
 
 from quell.errors import UsageError, require
 from quell.figures.runs import curve_panels, improvement_bars
@@ -69,8 +67,6 @@ def _table(group: Path, name: str, entry: Entry, runs_by_task: Grid) -> list[Pat
     table = build(entry, runs_by_task)
     comment = f"Made by `quell paper render` from the runs in `{group.name}/{archive.PACKED}`."
     contents = {"md": formats.markdown(table, comment), "tex": formats.latex(table, comment)}
-    page = Template((files("quell.paper") / "page.html").read_text(encoding="utf-8"))
-    contents["html"] = page.substitute(title=entry.title, body=formats.html(table))
     for ending, text in contents.items():
         write(group / f"{name}.{ending}", text)
     return [group / f"{name}.{ending}" for ending in contents]

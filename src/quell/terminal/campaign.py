@@ -12,12 +12,12 @@ from quell.terminal.progress import Bars
 
 
 class CampaignDisplay(Bars):
-    """Progress in units of expected time; any thread may say that a run, by its title, started, moved or ended."""
+    """Progress by shares of the work; any thread may say that a run, by its title, started, moved or ended."""
 
-    def __init__(self, seconds: Mapping[str, float], *, plain: bool | None = None) -> None:
-        """`seconds`: title of each run -> how long it will take."""
+    def __init__(self, work: Mapping[str, float], *, plain: bool | None = None) -> None:
+        """`work`: title of each run -> how much it is, in any unit (its steps, say)."""
         super().__init__("{task.description}", plain=not sys.stderr.isatty() if plain is None else plain)
-        self._seconds, self._total = seconds, sum(seconds.values())
+        self._work, self._total = work, sum(work.values())
         self._shares: dict[str, float] = {}
         self._ended, self._failed = 0, 0
         self._started, self._books = time.monotonic(), threading.Lock()
@@ -46,16 +46,16 @@ class CampaignDisplay(Bars):
             self.update(self._overall, completed=self._done(), facts=self._facts())
             line = f"{title} FAILED: {message}" if status == "failed" else f"{title} {status}"
             if self.disable and status != "stopped":
-                self.say(f"{self._ended}/{len(self._seconds)} {line}  ETA {self._eta()}")
+                self.say(f"{self._ended}/{len(self._work)} {line}  ETA {self._eta()}")
             elif status == "failed":
                 self.say(line)
 
     def _done(self) -> float:
-        return sum(self._seconds[title] * share for title, share in self._shares.items())
+        return sum(self._work[title] * share for title, share in self._shares.items())
 
     def _facts(self) -> str:
         failed = f"  {self._failed} failed" if self._failed else ""
-        return f"{self._ended}/{len(self._seconds)} runs  ETA {self._eta()}{failed}"
+        return f"{self._ended}/{len(self._work)} runs  ETA {self._eta()}{failed}"
 
     def _eta(self) -> str:
         done = self._done()
