@@ -136,6 +136,7 @@ def test_export_takes_a_result_and_a_folders_name(result: quell.Result, tmp_path
 
 def test_one_layer_needs_no_list() -> None:
     assert replace(GaussianPolicy(), {"hidden": 64}).hidden == (64,)
+    assert replace(GaussianPolicy(), {"hidden": "linear"}).hidden == ()
 
 
 @pytest.mark.usefixtures("in_process")
@@ -143,7 +144,12 @@ def test_one_layer_needs_no_list() -> None:
     ("environment", "error", "said"),
     [
         (Spaceless, UsageError, "Spaceless has no observation_space of Gymnasium's"),
-        (OldReset, EnvironmentFailure, r"at reset: ValueError: reset returned one ndarray, \(observation, info\) is"),
+        (
+            OldReset,
+            EnvironmentFailure,
+            r"at reset: ValueError: reset returned one ndarray, \(observation, info\) is expected",
+        ),
+        (OldReset, EnvironmentFailure, "saved after iteration 0: quell resume .* --trust-import test_api:OldReset"),
         (TwoRewards, EnvironmentFailure, "can only convert an array of size 1"),
     ],
 )

@@ -34,10 +34,24 @@ def test_the_words_of_the_command_line(python: str, flags: str) -> None:
     assert as_flags(python) == flags
 
 
+@pytest.mark.parametrize(
+    ("task", "line"),
+    [
+        ("hopper", "quell resume runs/a"),
+        ("gym:CartPole-v1", "quell resume runs/a"),
+        ("envpool:CartPole-v1", "quell resume runs/a"),
+        ("my_module:make_env", "quell resume runs/a --trust-import my_module:make_env"),
+        ("own:Push", "quell.resume('runs/a', env=...) with the environment as it was given"),
+    ],
+)
+def test_how_to_go_on_depends_on_who_can_make_the_environment(task: str, line: str) -> None:
+    assert resuming(Path("runs/a"), task) == line
+
+
 def test_commands_that_are_suggested_can_be_pasted(tmp_path: Path) -> None:
     """A shell takes the path as one word, whatever it is made of, and runs nothing of it."""
     hostile = tmp_path / "q x" / "$(touch ran); `touch ran`"
-    line = resuming(hostile)
+    line = resuming(hostile, "lqr")
     assert shlex.split(line) == ["quell", "resume", str(hostile)]
     heard = subprocess.run(["sh", "-c", f'quell() {{ printf "%s" "$2"; }}; {line}'], capture_output=True, cwd=tmp_path)
     assert heard.stdout.decode() == str(hostile)

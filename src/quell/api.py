@@ -12,7 +12,7 @@ import numpy as np
 
 from quell import registry, zoo
 from quell.config import Config, Preset, replace
-from quell.errors import UsageError, shown
+from quell.errors import UsageError, resuming, shown
 from quell.estimate import Problem
 from quell.keys import Stream
 from quell.keywords import Settings
@@ -279,7 +279,7 @@ def _task_of(config: Config, env: Any, untrusted: Mapping[str, Any]) -> Task:
 
 def _go(config: Config, run: Run, compute: Compute, task: Task, display: Callback, others: list[Any]) -> Result:
     """Train; the display has been entered, the others are made and entered here."""
-    begun(run.path)
+    begun(resuming(run.path, config.task))
     with SavedAtExit() as saved_at_exit:
         with ExitStack() as stack:
             made = (other(run.path, config) if isinstance(other, type) else other for other in others)

@@ -148,9 +148,13 @@ def _as_flag(match: re.Match[str]) -> str:
     return f"`--{name} {value[1:-1].replace(',', '') if quoted else value}`"
 
 
-def resuming(folder: Path) -> str:
-    """The command that goes on with a run, to be pasted into a shell."""
-    return f"quell resume {shlex.quote(shown(folder))}"
+def resuming(folder: Path, task: str) -> str:
+    """What goes on with a run, to be pasted into a shell, or into Python where a script has the environment."""
+    if task.startswith("own:"):
+        return f"quell.resume({shown(folder)!r}, env=...) with the environment as it was given"
+    own = ":" in task and not task.startswith(("gym:", "envpool:"))
+    trust = f" --trust-import {shlex.quote(task)}" if own else ""
+    return f"quell resume {shlex.quote(shown(folder))}{trust}"
 
 
 def flag(name: str) -> str:

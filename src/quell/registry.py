@@ -167,7 +167,7 @@ def _changed(current: Any, value: Any, name: str, prefix: str) -> Any:
         return replace(base, settings, f"{prefix}{name}.") if settings else base
     if isinstance(current, dict) and isinstance(value, Mapping):
         return {**current, **value}
-    if isinstance(current, tuple) and isinstance(value, int | float | str) and not isinstance(value, bool):
+    if isinstance(current, tuple) and isinstance(value, int | float) and not isinstance(value, bool):
         return (value,)  # one hidden layer, say
     return tuple(value) if isinstance(current, tuple) and isinstance(value, list) else value
 

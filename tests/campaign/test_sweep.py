@@ -44,7 +44,8 @@ def test_a_grid_as_it_is_typed(config: Config) -> None:
     [
         (["lr"], "a grid is given as setting=value,value, not 'lr'"),
         (["lr="], "a grid is given as"),
-        (["learning=1"], "not 'learning=1'"),
+        (["learning=1"], "reads no setting 'learning'"),
+        (["gamma=0.9,0.99"], "method 'es' reads no setting 'gamma'; it reads: .*directions.sigma"),
         (["sigmaa=1"], "did you mean"),
         ([f"lr={','.join(map(str, range(1, 102)))}", f"sigma={','.join(map(str, range(1, 102)))}"], "more than 10,000"),
     ],

@@ -105,6 +105,20 @@ def test_whole_numbers_as_people_write_them(typed: str, number: int) -> None:
 
 
 @pytest.mark.usefixtures("in_process")
+@pytest.mark.usefixtures("in_process")
+def test_what_was_not_as_asked_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A checkpoint of another iteration is played, or a run that is done already goes on."""
+    run = str(quell.train("lqr-302", method="es", steps=80, pairs=2, horizon=20, out=tmp_path, progress=False).path)
+    assert main(["eval", run, "--episodes", "1", "--at", "999"]) == 0
+    assert "iteration 999 has no checkpoint: this is the newest before it, of iteration 1\n" in capsys.readouterr().err
+    assert main(["eval", run, "--episodes", "1", "--at", "1"]) == 0
+    assert capsys.readouterr().err == ""
+    assert main(["resume", run, "--steps", "5"]) == 0
+    assert "nothing was left to do: it has 80 steps, and 5 were asked for\n" in capsys.readouterr().err
+    assert main(["resume", run, "--steps", "160"]) == 0
+    assert "nothing" not in capsys.readouterr().err
+
+
 def test_train_resume_eval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = str(tmp_path / "swimmer/cv/a")
     assert main(["train", "swimmer", *FAST, "--out", str(tmp_path), "--name", "a"]) == 0

@@ -15,8 +15,8 @@ import numpy as np
 
 from quell.campaign.benchmark import scores
 from quell.campaign.plan import MOST_RUNS, Job, check_number
-from quell.config import Config, flatten, full_name, parse_value, replace
-from quell.errors import UsageError, did_you_mean
+from quell.config import Config, Unread, flatten, full_name, parse_value, replace
+from quell.errors import UsageError
 from quell.runs import archive
 from quell.runs.folder import folder_name
 from quell.runs.record import read
@@ -31,9 +31,10 @@ def parse_grid(words: Sequence[str], config: Config) -> dict[str, list[Any]]:
         short, _, text = word.partition("=")
         known = list(flatten(config))
         name = full_name(short.replace("-", "_"), known)
-        if name is None or not text:
-            hint = "" if name else did_you_mean(short, [*known, *(key.rpartition(".")[2] for key in known)])
-            raise UsageError(f"a grid is given as setting=value,value, not {word!r}{hint}")
+        if not text:
+            raise UsageError(f"a grid is given as setting=value,value, not {word!r}")
+        if name is None:
+            raise Unread(config, short.replace("-", "_"), ())
         if name == "seed":
             raise UsageError("seeds are not part of the grid: --seeds 5 runs five of every combination, from --seed up")
         grid[name] = [parse_value(value, name) for value in re.split(r",(?![^\[]*\])", text)]

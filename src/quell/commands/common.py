@@ -48,7 +48,10 @@ class OfRun:
     def load(self) -> Result:
         run = find_run(self.run)
         env = own_task(self.trust_import, Run.open(run).config.horizon)
-        return load(run, at=self.at, checkpoint=self.checkpoint, env=env, trust_files=self.trust_files)
+        result = load(run, at=self.at, checkpoint=self.checkpoint, env=env, trust_files=self.trust_files)
+        if self.at is not None and self.checkpoint == "newest" and result.iteration < self.at:
+            say(f"iteration {self.at} has no checkpoint: this is the newest before it, of iteration {result.iteration}")
+        return result
 
 
 def described(result: Result) -> str:
@@ -65,7 +68,7 @@ def report(result: Result) -> int:
     """A finished run in a few lines, or how to go on with one that was asked to stop; the exit code."""
     if not result.finished:
         say(f"stopped after {result.steps:,} steps; saved. Continue with:")
-        say(f"  {resuming(result.path)}")
+        say(f"  {resuming(result.path, result.config.task)}")
         return 128 + (result.signal or signal.SIGINT)
     config = result.config
     tell(f"{config.task}  {config.method}  seed {config.seed}: {result.steps:,} steps, {result.iteration} iterations")

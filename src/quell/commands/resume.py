@@ -1,5 +1,7 @@
 """quell resume RUN: continue a run from its newest intact checkpoint."""
 
+from typing import Any
+
 from quell import zoo
 from quell.api import resume
 from quell.commands.arguments import take
@@ -8,6 +10,8 @@ from quell.commands.settings import ResumeFlags, own_task, parse, take_choices
 from quell.config import changed, flatten, replace
 from quell.errors import UsageError
 from quell.runs import Run
+from quell.terminal.streams import say
+from quell.training.callbacks import Callback
 from quell.training.methods import make_config
 
 PROG = "quell resume RUN"
@@ -33,4 +37,18 @@ def main(arguments: list[str]) -> int:
     config, compute, others = parse(rest, default, engine, ResumeFlags, prog=PROG, description=DESCRIPTION + OWN)
     after = flatten(config)
     settings = {name: after[name] for name in changed(run.config, config) if name in after}
-    return report(resume(run.path, engine=compute, env=given, **others, **settings))
+    counter = Counter()
+    result = resume(run.path, engine=compute, env=given, callbacks=counter, **others, **settings)
+    if result.finished and not counter.iterations:
+        spent = f"it has {result.steps:,} steps, and {result.config.steps:,} were asked for"
+        say(f"nothing was left to do: {spent if result.steps >= result.config.steps else 'its target is reached'}")
+    return report(result)
+
+
+class Counter(Callback):
+    """How many iterations there were."""
+
+    iterations = 0
+
+    def on_iteration(self, row: dict[str, Any]) -> None:
+        self.iterations += 1

@@ -36,7 +36,8 @@ class NetworkSettings:
 
     def check(self) -> None:
         if any(size < 1 for size in self.hidden) or len(self.hidden) > MOST_LAYERS:
-            raise UsageError(f"`policy.hidden={str(self.hidden)[:80]}` needs positive sizes, at most {MOST_LAYERS}")
+            needed = f"needs layers of at least one unit, at most {MOST_LAYERS} of them"
+            raise UsageError(f"`policy.hidden={str(self.hidden)[:80]}` {needed}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -63,7 +63,7 @@ class Run(AbstractContextManager["Run"]):
                 break
             except FileExistsError:
                 if name is not None:
-                    advice = f"continue it with `{resuming(path)}` or choose another `name=...`"
+                    advice = f"continue it with `{resuming(path, config.task)}` or choose another `name=...`"
                     raise UsageError(f"run folder {shown(path)!r} exists already; {advice}") from None
         run = Run(path)
         try:

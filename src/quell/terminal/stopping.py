@@ -15,7 +15,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
-from quell.errors import resuming
 from quell.terminal.streams import Steady, say
 
 Action = Callable[..., object]  # what is called with a signal's number
@@ -30,8 +29,8 @@ class Listener:
     def __init__(self) -> None:
         self.first: Action = end
         self.second: Action = end
-        self.run: Path | None = None
-        """That is being trained, once it has begun."""
+        self.resuming = ""
+        """What goes on with the run that is being trained, once it has begun."""
 
     def listen(self, ears: socket.socket) -> None:
         count = 0
@@ -52,7 +51,7 @@ def end(number: int, frame: FrameType | None = None) -> None:
         return
     if Steady(sys.stderr).isatty():
         Steady(sys.stderr).write(SHOW_CURSOR)  # which a progress bar hides
-    say(f"quell: error: {last_words('ended at once' if listener and listener.run else 'interrupted')}")
+    say(f"quell: error: {last_words('ended at once' if listener and listener.resuming else 'interrupted')}")
     with suppress(OSError):  # where there is no such file, workers see by themselves that nobody is there any more
         for children in Path("/proc/self/task").glob("*/children"):
             for child in children.read_text().split():
@@ -60,17 +59,17 @@ def end(number: int, frame: FrameType | None = None) -> None:
     os._exit(128 + number)
 
 
-def begun(folder: Path) -> None:
-    """From here on, the last words name this run."""
+def begun(resuming: str) -> None:
+    """From here on, the last words say what goes on with this run."""
     if listener is not None:
-        listener.run = folder
+        listener.resuming = resuming
 
 
 def last_words(how: str) -> str:
     """How the process ended, and how to go on."""
-    if listener is None or listener.run is None:
+    if listener is None or not listener.resuming:
         return f"{how}; a run goes on from its last checkpoint with `quell resume RUN`"
-    return f"{how}; the run goes on from its last checkpoint with `{resuming(listener.run)}`"
+    return f"{how}; the run goes on from its last checkpoint with `{listener.resuming}`"
 
 
 @contextmanager

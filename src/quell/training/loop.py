@@ -72,7 +72,9 @@ def _loop(trainer: Trainer, state: TrainState, run: Run, writer: MetricsWriter, 
                 failed += 1
                 text = f"iteration {state.iteration} could not be saved: {error.strerror or error}"
                 if last or stopping() or failed >= FAILED_SAVES:
-                    raise QuellError(f"{text}; the last checkpoint is intact: {resuming(run.path)}") from None
+                    raise QuellError(
+                        f"{text}; the last checkpoint is intact: {resuming(run.path, config.task)}"
+                    ) from None
                 warnings.warn(text, stacklevel=2)
     return state
 
@@ -85,8 +87,8 @@ def _saved_in_need(run: Run, state: TrainState, config: Config) -> str:
         failed = (
             f"iteration {state.iteration} could not be saved: {error.strerror or error}; the last checkpoint is intact"
         )
-        return f"{failed}: {resuming(run.path)}"
-    return f"saved after iteration {state.iteration}: {resuming(run.path)}"
+        return f"{failed}: {resuming(run.path, config.task)}"
+    return f"saved after iteration {state.iteration}: {resuming(run.path, config.task)}"
 
 
 def _save(run: Run, state: TrainState, config: Config) -> None:

@@ -47,7 +47,7 @@ class NetworkCritic:
 
     def check(self) -> None:
         if any(size < 1 for size in self.hidden):
-            raise UsageError(f"`critic.hidden={self.hidden}` needs positive sizes")
+            raise UsageError(f"`critic.hidden={self.hidden}` needs layers of at least one unit")
 
     def sizes(self, policy: Policy) -> list[tuple[int, int]]:
         """(inputs, outputs) of each layer."""
