@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import quell
+from quell.config import ELSEWHERE, KEYWORDS, flatten
 from quell.errors import UsageError, as_flags, did_you_mean, flag, resuming
 from quell.runs import Run
 from quell.training.methods import make_config
@@ -75,6 +76,17 @@ def test_python_errors_speak_python() -> None:
         quell.train("lqr", pair=3)  # type: ignore[call-arg]
     with pytest.raises(UsageError, match=r"reads no setting 'worker' \(did you mean 'workers'\?\)"):
         quell.train("lqr", worker=3)  # type: ignore[call-arg]
+
+
+def test_a_refusal_lists_all_that_is_read() -> None:
+    with pytest.raises(UsageError) as refused:
+        quell.train("lqr", nonsense=3)  # type: ignore[call-arg]
+    listed = str(refused.value).partition("it reads: ")[2].split(", ")
+    assert {"steps", "seed", "pairs", "workers", "log", "callbacks", "directions.sigma"} <= set(listed)
+    with pytest.raises(UsageError, match="what other libraries call so is 'callbacks' here"):
+        quell.train("lqr", callback=None)  # type: ignore[call-arg]
+    known = {*flatten(make_config("lqr", "es")), *KEYWORDS, "lr", "kl", "sigma", "trace", "hidden"}
+    assert {name for names in ELSEWHERE.values() for name in names} <= known
 
 
 def test_did_you_mean() -> None:

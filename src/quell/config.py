@@ -28,8 +28,22 @@ from quell.update.natural import Natural
 Preset = Literal["tuned", "paper"]
 STRATEGIES = ("policy", "directions", "estimator", "step")
 """The settings of a config that are strategies."""
-KEYWORDS = ("engine", "workers", "out", "name", "progress")
+KEYWORDS = ("engine", "workers", "out", "name", "progress", "callbacks", "log")
 """What `quell.train` takes besides settings."""
+ELSEWHERE = {
+    **{"algo": ("method",), "algorithm": ("method",), "env_kwargs": ("task_settings",)},
+    **dict.fromkeys(("total_timesteps", "n_timesteps", "timesteps", "max_steps"), ("steps",)),
+    **dict.fromkeys(("n_envs", "num_envs", "num_workers", "n_jobs"), ("workers",)),
+    **dict.fromkeys(("learning_rate", "stepsize", "alpha"), ("lr", "kl")),
+    **dict.fromkeys(("popsize", "population_size", "n_delta"), ("pairs",)),
+    **dict.fromkeys(("noise_std", "delta_std", "stdev", "stdev_init"), ("sigma",)),
+    **dict.fromkeys(("n_steps", "num_steps", "batch_size"), ("batch_steps",)),
+    **dict.fromkeys(("wandb", "track", "logger"), ("log",)),
+    **{"callback": ("callbacks",), "verbose": ("progress",), "gae_lambda": ("trace",), "net_arch": ("hidden",)},
+    **{"eval_freq": ("eval_every",), "n_eval_episodes": ("eval_episodes",), "max_episode_steps": ("horizon",)},
+    **{"tensorboard_log": ("out",), "log_dir": ("out",), "logdir": ("out",), "save_freq": ("checkpoint_every",)},
+}
+"""What a setting is called in other libraries -> what it may be called here, whichever the chosen strategies read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,12 +184,16 @@ class Unread(UsageError):
 
     def _said(self, spelled: Callable[[str], str], shown: Callable[[str], str]) -> str:
         known = list(flatten(self.config))
-        shortened = (key.rpartition(".")[2] for key in known if ".critic." not in key)
-        hint = did_you_mean(self.name, [*known, *shortened, *self.others], shown)
+        shortened = [key.rpartition(".")[2] for key in known if ".critic." not in key]
+        here = [*self.others, *known, *shortened]
+        refused = f"method {self.config.method!r} reads no setting {spelled(self.name)!r}"
+        if there := [name for name in ELSEWHERE.get(self.name, ()) if name in here]:
+            return f"{refused}: what other libraries call so is {shown(there[0])} here"
+        hint = did_you_mean(self.name, here, shown)
         if any(key.endswith(f".critic.{self.name}") for key in known):
             hint = f" (the critic's is {spelled(f'critic.{self.name}')})"
-        listed = ", ".join(spelled(key) for key in known if "." in key)
-        return f"method {self.config.method!r} reads no setting {spelled(self.name)!r}{hint}; it reads: {listed}"
+        listed = ", ".join(map(spelled, sorted({*known, *self.others} - {"task"}, key=lambda key: ("." in key, key))))
+        return f"{refused}{hint}; it reads: {listed}"
 
 
 WORDS = {"true": True, "false": False, "none": None}
