@@ -31,6 +31,7 @@ class Settings(TypedDict, total=False):
     estimator: Any
     eval_episodes: float
     eval_every: float
+    floor: float
     gamma: float
     gammas: Sequence[float] | float | str
     hidden: Sequence[float] | float | str

@@ -42,9 +42,9 @@ def sums_of(estimator: Estimator) -> Sums:
 
 
 def exact() -> Array:
-    """The smoothed gradient: of theta only log std is smoothed, and its variance is sigma^2 / (F + damping)."""
+    """The smoothed gradient: of theta only log std is smoothed, and its variance is sigma^2 / (F + floor)."""
     assert SHAPE is not None
-    return smoothed_gradient(THETA, SHAPE.sigma / np.sqrt(LOG_STD + METRIC.damping), 1.0, 6)
+    return smoothed_gradient(THETA, SHAPE.sigma / np.sqrt(LOG_STD + SHAPE.metric.damping), 1.0, 6)
 
 
 def z_scores(total: Array, squares: Array, target: Array) -> Array:
