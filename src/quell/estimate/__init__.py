@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from quell.policy.network import Policy
-from quell.types import Array, Batch, Episodes, Metrics, Pair, State, Sums
+from quell.types import Array, Batch, Episodes, Metrics, Pair, State, Sums, namespace
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,8 @@ class Needs:
     trajectories: bool
     updates: int = 1
     """Gradient steps per batch."""
+    traceable: bool = False
+    """`prepare` and `combine` run on JAX arrays too, inside a compiled program (`terms` always do)."""
     together: bool = False
     """`terms` take several pairs too, in front of every array that is a pair's own, and return theirs likewise."""
     linear: bool = False
@@ -107,22 +109,24 @@ def estimate(
         return estimator.combine(problem, sums, rows, state)
 
 
-def total_variance(total: Array, squares: Array, count: float) -> float:
+def total_variance(total: Array, squares: Array, count: Any) -> Any:
     """V[mean of `count` independent vectors], summed over coordinates, from their sum and sum of squares.
 
     V = sum_j (sum_i c_ij^2 - (sum_i c_ij)^2 / N) / (N (N - 1)); NaN for fewer than two vectors. `squares` may be summed
     over coordinates already.
     """
-    if count < 2:
-        return float("nan")
-    if np.ndim(squares) == 0:
-        return float((squares - np.einsum("j,j", total, total, dtype=np.float64) / count) / (count * (count - 1)))
-    return float((squares - total**2 / count).sum() / (count * (count - 1)))
+    xp = namespace(total)
+    if xp.ndim(squares) == 0:
+        apart = squares - (np.einsum("j,j", total, total, dtype=np.float64) if xp is np else total @ total) / count
+    else:
+        apart = (squares - total**2 / count).sum()
+    return xp.where(count < 2, xp.nan, apart / xp.maximum(count * (count - 1), 1))
 
 
-def compared(plain: float, own: float) -> Metrics:
+def compared(plain: Any, own: Any) -> dict[str, Any]:
     """An estimate's variance beside that of plain ES, as a run's metrics tell it; NaN is what is not known."""
-    ratio = own / plain if plain > 0 else float("nan")
+    xp = namespace(np.float64(plain) if isinstance(plain, float) else plain)
+    ratio = xp.where(xp.asarray(plain) > 0, own / xp.where(xp.asarray(plain) > 0, plain, 1.0), xp.nan)
     return {"variance/es": plain, "variance/method": own, "variance/ratio": ratio}
 
 
@@ -132,7 +136,7 @@ def fresh_variance(problem: Problem, estimates: int) -> State:
     return {"last": np.zeros((estimates, problem.policy.dim)), "last.known": np.zeros(())} if between else {}
 
 
-def batch_variance(problem: Problem, state: State, sums: Any, squares: Any, count: float) -> tuple[list[float], State]:
+def batch_variance(problem: Problem, state: State, sums: Any, squares: Any, count: Any) -> tuple[list[Any], State]:
     """V[g] of several estimates, each from the sum and sum of squares of its pairs' parts.
 
     Only independent pairs tell the variance of their mean by their spread. Where they are drawn jointly (orthogonal,
@@ -143,6 +147,9 @@ def batch_variance(problem: Problem, state: State, sums: Any, squares: Any, coun
         return [total_variance(total, square, count) for total, square in zip(sums, squares, strict=True)], {}
     if not problem.directions.fresh:
         return [float("nan")] * len(sums), {}
-    means = np.stack([total / max(count, 1) for total in sums])
-    known = np.square(means - state["last"]).sum(axis=1) / 2 if state["last.known"] else np.full(len(means), np.nan)
-    return known.tolist(), {"last": means, "last.known": np.ones(())} if np.isfinite(means).all() else {}
+    xp = namespace(sums[0])
+    means = xp.stack([total / xp.maximum(count, 1) for total in sums])
+    known = xp.where(state["last.known"] > 0, xp.square(means - state["last"]).sum(axis=1) / 2, xp.nan)
+    sound = xp.isfinite(means).all()
+    last = xp.where(sound, means, state["last"])
+    return list(known), {"last": last, "last.known": xp.where(sound, 1.0, state["last.known"])}

@@ -9,13 +9,11 @@ deterministic policy, normalised observations and a plain step of rate 2 sigma a
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-import numpy as np
-
 from quell.estimate import Problem, Rows
 from quell.estimate.es import Es
 from quell.estimate.returns import finite_pairs, shaped_fitness
 from quell.registry import Range
-from quell.types import Array, Batch, State
+from quell.types import Array, Batch, State, namespace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,16 +32,17 @@ class Ars(Es):
 
     def prepare(self, problem: Problem, batch: Batch, state: State) -> Rows:
         returns = batch.rollouts.returns + self.per_step * batch.rollouts.steps
-        good = finite_pairs(returns)
+        xp, good = namespace(returns), finite_pairs(returns)
         chosen = good & self._best(returns, good)
-        fitness, _, good = shaped_fitness(np.where(np.repeat(chosen, 2), returns, np.nan), self.shaping)
+        fitness, _, good = shaped_fitness(xp.where(xp.repeat(chosen, 2), returns, xp.nan), self.shaping)
         return Rows({"fitness": fitness.reshape(-1, 2), "good": good}, episodes=batch.episodes)
 
     def _best(self, returns: Array, good: Array) -> Array:
         """[N] bool: which pairs are among the best; the earlier of two equal ones."""
-        better = np.where(good, returns.reshape(-1, 2).max(axis=1), -np.inf)
-        wanted = max(1, round(self.top * int(good.sum())))
-        return np.argsort(np.argsort(-better, kind="stable"), kind="stable") < wanted
+        xp = namespace(returns)
+        better = xp.where(good, returns.reshape(-1, 2).max(axis=1), -xp.inf)
+        wanted = xp.maximum(1, xp.round(self.top * good.sum()))
+        return xp.argsort(xp.argsort(-better, stable=True), stable=True) < wanted
 
 
 ESTIMATORS = [Ars]

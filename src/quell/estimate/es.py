@@ -14,7 +14,7 @@ from quell.estimate import Estimate, Needs, Problem, Rows, batch_variance, compa
 from quell.estimate.returns import Shaping, shaped_fitness
 from quell.perturb import draw_of, sigma_of
 from quell.perturb.gaussian import Gaussian
-from quell.types import Array, Batch, Pair, State, Sums
+from quell.types import Array, Batch, Pair, State, Sums, namespace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +22,7 @@ class Es:
     """The plain ES estimator."""
 
     name: ClassVar[str] = "es"
-    needs: ClassVar[Needs] = Needs(perturbed=True, trajectories=False, linear=True)
+    needs: ClassVar[Needs] = Needs(perturbed=True, trajectories=False, linear=True, traceable=True)
     shaping: Shaping = "normalise"
     """What is done to the returns of a batch: (J - mean)/std, centred ranks, or nothing."""
 
@@ -40,13 +40,13 @@ class Es:
         return {"count": 1.0, "x": x, "xx": xp.square(x)}
 
     def combine(self, problem: Problem, sums: Sums, rows: Rows, state: State) -> Estimate:
-        count = float(sums["count"])
+        count, xp = sums["count"], namespace(sums["count"])
         total, squares = self._total(problem, rows) if problem.directions.factored else (sums["x"], sums["xx"])
         (variance,), learned = batch_variance(problem, state, [total], [squares], count)
         metrics = {"variance/method": variance}
         if type(problem.directions) is Gaussian:  # what other directions save is not to be seen from their own batches
             metrics = compared(variance, variance)
-        return Estimate((total / max(count, 1)).astype(np.float32), state | learned, metrics)
+        return Estimate((total / xp.maximum(count, 1)).astype(np.float32), state | learned, metrics)
 
     def _total(self, problem: Problem, rows: Rows) -> tuple[Array, Array]:
         """(sum_i X_i, sum_i |X_i|^2) of directions that are never formed, from the weights of all pairs."""

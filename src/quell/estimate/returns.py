@@ -1,11 +1,11 @@
 """Discounted returns, reward-to-go, means of others and shaping: the only copy."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from quell.types import Array
+from quell.types import Array, namespace
 
 Shaping = Literal["normalise", "ranks", "none"]
 
@@ -36,7 +36,7 @@ def alive(steps: Array, horizon: int) -> Array:
 
 def finite_pairs(values: Array) -> Array:
     """[N] bool: which pairs have only finite numbers in both members' rows of `values` [2N, ...]."""
-    return np.asarray(np.isfinite(values).reshape(len(values) // 2, -1).all(axis=1))
+    return namespace(values).isfinite(values).reshape(len(values) // 2, -1).all(axis=1)
 
 
 def mean_of_others(values: Array, running: Array, *, whole_pairs: bool = False) -> Array:
@@ -57,52 +57,60 @@ def mean_of_others(values: Array, running: Array, *, whole_pairs: bool = False) 
     return np.where(others > 0, (total - own) / np.maximum(others, 1), 0.0)
 
 
-def less_other_pairs(values: Array, good: int) -> Array:
+def less_other_pairs(values: Array, good: Any) -> Array:
     """Values [..., 2N] less the mean over the other good pairs (members of bad ones are 0); as they are if alone."""
-    if good < 2:
-        return values
+    xp = namespace(values)
     by_pair = values.reshape(*values.shape[:-1], -1, 2)
     total = by_pair.sum(axis=(-2, -1), keepdims=True)
-    others = (total - by_pair.sum(axis=-1, keepdims=True)) / (2 * good - 2)
-    return np.asarray(by_pair - others).reshape(values.shape)
+    others = (total - by_pair.sum(axis=-1, keepdims=True)) / xp.maximum(2 * good - 2, 1)
+    return xp.where(xp.asarray(good) < 2, values, (by_pair - others).reshape(values.shape))
 
 
-def shaped_fitness(returns: Array, how: Shaping) -> tuple[Array, float, Array]:
+def shaped_fitness(returns: Array, how: Shaping) -> tuple[Array, Any, Array]:
     """(shaped returns [2N], each pair centred on the mean of the others; scale; which pairs [N] have finite returns).
 
     Members of bad pairs are 0. A policy gradient times the scale matches the shaped returns. The centre cancels in a
     symmetric pair. In a GCMC pair it does not, and the mean of the *other* pairs, which is independent of this one,
     removes the returns' common part without bias. A single pair's own mean would bias it.
     """
-    good = finite_pairs(returns)
-    members = np.repeat(good, 2)
-    fitness, scale = np.zeros(len(returns)), 0.0
-    if good.any():
-        shaped, scale = shape(returns[members], how)
-        alone = good.sum() == 1 and how == "normalise"
-        fitness[members] = returns[members] * scale if alone else less_other_pairs(shaped, int(good.sum()))
-    return fitness, scale, good
+    xp, good = namespace(returns), finite_pairs(returns)
+    members, count = xp.repeat(good, 2), good.sum()
+    usable = xp.where(members, returns, 0.0)
+    shaped, scale = shape(usable, how, members)
+    centred = less_other_pairs(xp.where(members, shaped, 0.0), count)
+    fitness = xp.where(count == 1, usable * scale, centred) if how == "normalise" else centred
+    return xp.where(members, fitness, 0.0), xp.where(count > 0, scale, 0.0), good
 
 
-def centred_ranks(values: Array) -> Array:
-    """Ranks scaled to [-1/2, 1/2], ties sharing their mean rank (Salimans et al., 2017)."""
-    from scipy.stats import rankdata
+def centred_ranks(values: Array, members: Array | None = None) -> Array:
+    """Ranks among the members (all by default) scaled to [-1/2, 1/2], ties sharing their mean rank (Salimans et al.,
+    2017)."""
+    xp = namespace(values)
+    members = xp.ones(len(values), bool) if members is None else members
+    if xp is np:
+        from scipy.stats import rankdata
+    else:
+        from jax.scipy.stats import rankdata
+    others = members.sum() - 1
+    ranks = (rankdata(xp.where(members, values, xp.inf)) - 1) / xp.maximum(others, 1) - 0.5
+    return xp.where(members & (others > 0), ranks, 0.0)
 
-    return np.asarray((rankdata(values) - 1) / (len(values) - 1) - 0.5) if len(values) > 1 else np.zeros(len(values))
 
-
-def shape(returns: Array, how: Shaping) -> tuple[Array, float]:
+def shape(returns: Array, how: Shaping, members: Array | None = None) -> tuple[Array, Any]:
     """(fitness of every member, scale): ES(1) uses the fitness; the control variate is multiplied by the scale.
 
     normalise: (J - mean) / std, scale 1/std. ranks: centred ranks, scale 1/std. none: J itself, scale 1.
-    Returns that are all equal carry no information: fitness and scale are then 0.
+    Returns that are all equal carry no information: fitness and scale are then 0. `members` says whose returns count.
     """
     if how == "none":
         return returns, 1.0
-    largest = np.abs(returns).max()  # dividing by it first keeps squares of huge returns finite
-    if largest == 0 or returns.min() == returns.max():
-        return np.zeros(len(returns)), 0.0
-    unit = returns / largest
-    scale = 1 / unit.std()
-    fitness = (unit - unit.mean()) * scale if how == "normalise" else centred_ranks(returns)
-    return fitness, float(scale / largest)
+    xp = namespace(returns)
+    members = xp.ones(len(returns), bool) if members is None else members
+    flat = xp.where(members, returns, xp.inf).min() >= xp.where(members, returns, -xp.inf).max()
+    largest = xp.where(flat, 1.0, xp.where(members, xp.abs(returns), 0.0).max())  # keeps squares of huge returns finite
+    unit, count = returns / largest, xp.maximum(members.sum(), 1)
+    mean = xp.where(members, unit, 0.0).sum() / count
+    spread = xp.sqrt(xp.where(members, xp.square(unit - mean), 0.0).sum() / count)
+    scale = 1 / xp.where(flat, 1.0, spread)
+    fitness = (unit - mean) * scale if how == "normalise" else centred_ranks(returns, members)
+    return xp.where(flat, 0.0, fitness), xp.where(flat, 0.0, scale / largest)
