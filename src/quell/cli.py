@@ -80,20 +80,21 @@ def guarded(command: Callable[[], int], *, alone: bool = False) -> int:
     except QuellError as error:
         return _fail(error.as_flags(), error.exit_code)
     except KeyboardInterrupt as error:
-        return _fail(str(error) or "interrupted", 128 + getattr(error, "signal", signal.SIGINT))
+        return _fail(str(error) or "interrupted", 128 + getattr(error, "signal", signal.SIGINT), error)
     except BrokenPipeError:  # the reader of our output went away, as `quell ... | head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:  # a disk that is full, a folder that cannot be written
-        return _fail(explained(error), 1)
+        return _fail(explained(error), 1, error)
     except OverflowError as error:  # a size that nothing can hold
-        return _fail(f"what is asked for does not fit into this machine: {error}", 1)
+        return _fail(f"what is asked for does not fit into this machine: {error}", 1, error)
     except MemoryError as error:
         free, where = free_memory()
         told = "; ".join(filter(None, [str(error), f"{gib(free)} GiB of memory are free {where}"]))
-        return _fail("\n".join([f"out of memory: {told}", *getattr(error, "__notes__", [])]), 1)
+        return _fail(f"out of memory: {told}", 1, error)
 
 
-def _fail(message: str, code: int) -> int:
-    say(f"quell: error: {message}")
+def _fail(message: str, code: int, error: BaseException | None = None) -> int:
+    """Say what is wrong; an error's notes say what was saved before it got here."""
+    say("\n".join([f"quell: error: {message}", *getattr(error, "__notes__", [])]))
     return code

@@ -189,37 +189,36 @@ def test_a_machine_with_another_quell_is_left_alone(machines: Any, tmp_path: Pat
     assert made.engine.metrics()["cluster/lost"] == 0
 
 
-def test_a_lost_head_ends_the_run_saved_and_says_how_to_go_on(machines: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("victims", [["gcs_server"], ["gcs_server", "raylet"]], ids=["head", "head and raylet"])
+def test_a_lost_head_ends_the_run_saved_and_says_how_to_go_on(
+    victims: list[str], machines: Any, tmp_path: Path
+) -> None:
+    """The driver may be on the raylet that goes too: then Ray ends it, with luck after it has saved."""
     machines.add_node(num_cpus=1)
-    settings = [
-        *COMMAND,
-        "--steps",
-        "100000000",
-        "--checkpoint-every",
-        "1000000",
-        "--out",
-        str(tmp_path),
-        "--name",
-        "x",
-    ]
-    driver, path = command(*settings, "--engine", "ray", "--address", machines.address), tmp_path / "walker2d/cv/x"
+    settings = [*COMMAND, "--steps", "100000000", "--checkpoint-every", "1000000"]
+    place, path = ["--out", str(tmp_path), "--name", "x"], tmp_path / "walker2d/cv/x"
+    driver = command(*settings, *place, "--engine", "ray", "--address", machines.address)
     deadline = time.monotonic() + 120
     while len(list(Run(path).metrics())) < 3 and driver.poll() is None:
         assert time.monotonic() < deadline
         time.sleep(0.2)
-    for processes in machines.head_node.all_processes.values():
-        for one in processes:
+    for victim in victims:
+        for one in machines.head_node.all_processes[victim]:
             os.kill(one.process.pid, signal.SIGKILL)
     began = time.monotonic()
-    _, errors = driver.communicate(timeout=90)
+    errors = driver.communicate(timeout=90)[1].decode()
     took = time.monotonic() - began
     print(f"ended {took:.1f} s after its head")
     assert driver.returncode == 1
-    assert f"head ({machines.address}) has not answered for 15 s" in errors.decode()
-    done = list(Run(path).metrics())[-1]["iteration"]
-    assert f"saved after iteration {done}: quell resume {path}" in errors.decode()
-    assert checkpoint.iterations(path / "checkpoints")[-1] == done
+    assert f"quell resume {path}" in errors
     assert took < 45, "Ray itself would end the process after 60"
+    if "raylet" in victims and "saved after iteration" not in errors:
+        return
+    done = list(Run(path).metrics())[-1]["iteration"]
+    assert f"saved after iteration {done}: " in errors
+    assert checkpoint.iterations(path / "checkpoints")[-1] == done
+    if "raylet" not in victims:
+        assert f"the Ray cluster's head ({machines.address}) has not answered for 15 s" in errors
 
 
 def test_a_hung_simulation_is_replaced_after_the_timeout_given() -> None:

@@ -2,12 +2,14 @@
 
 import dataclasses
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from quell.errors import EngineFailure
 from quell.estimate import Estimator, Problem, Rows
 from quell.estimate.reduce import Tree, blocks, shards
 from quell.rollout import Engine
@@ -19,6 +21,18 @@ from quell.rollout.cpu import Cpu
 from quell.rollout.cpu.engine import CpuEngine
 from quell.tasks.base import Task
 from quell.types import Array, Batch, Episodes, ObsStats, Rollouts, Sums
+
+
+@contextmanager
+def _ended_by_ray() -> Iterator[None]:
+    """Ray's own trouble is an engine's failure, after which a run is saved: its node on this machine is no more."""
+    from ray.exceptions import RayError
+
+    try:
+        yield
+    except (OSError, RayError) as error:
+        what = str(error).strip().partition("\n")[0]
+        raise EngineFailure(f"the connection to Ray is lost ({what})") from None
 
 
 class RayEngine(Engine):
@@ -47,6 +61,7 @@ class RayEngine(Engine):
         self._parts: list[Rollouts] = []
         self._sent = self._gathered = 0  # bytes of an iteration's arrays: broadcast, once for all, and from all workers
 
+    @_ended_by_ray()
     def rollout(
         self, theta: Array, episodes: Episodes, normaliser: ObsStats | None = None, rows: range | None = None
     ) -> Rollouts:
@@ -68,6 +83,7 @@ class RayEngine(Engine):
         self._sent, self._gathered = self._sent + theta.nbytes, self._gathered + _nbytes(results)
         return _joined(self._parts, self._horizon if episodes.record else 1)
 
+    @_ended_by_ray()
     def total(self, estimator: Estimator, batch: Batch, rows: Rows, theta: Array) -> Sums:
         """The sum of the terms of all pairs of the batch just run. Each worker merges its blocks as far as whole
         subtrees go, and the rest of the tree is added up here."""
