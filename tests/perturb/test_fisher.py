@@ -13,15 +13,17 @@ from linear_gaussian import POLICY, THETA, LinearGaussian, smoothed_gradient
 import quell
 from quell.config import Config
 from quell.errors import UsageError
-from quell.estimate import Estimator
+from quell.estimate import Estimator, estimate
 from quell.estimate.control_variate import ControlVariate
 from quell.estimate.control_variate.coefficients import FixedCoefficient
 from quell.estimate.control_variate.discount import FixedDiscounts
 from quell.estimate.control_variate.discounted import DiscountedColumns
 from quell.estimate.es import Es
+from quell.estimate.reduce import sum_by_vmap
 from quell.perturb import draw_of, draw_pair
 from quell.perturb.fisher import Fisher
 from quell.perturb.gaussian import Gaussian
+from quell.perturb.low_rank import LowRank
 from quell.policy import Policy
 from quell.policy.fisher import LOG_STD, Metric, factors
 from quell.policy.likelihood import mean_kl
@@ -129,3 +131,19 @@ def test_a_run_resumed_goes_on_with_the_same_shape(tmp_path: Any) -> None:
     resumed = quell.resume(part.path, steps=960, workers=2, progress=False)
     assert resumed.policy.theta.tobytes() == whole.policy.theta.tobytes()
     assert len(whole.history) == 4
+
+
+@pytest.mark.parametrize("directions", [Fisher(nats=NATS), LowRank(sigma=0.1)], ids=["fisher", "low-rank"])
+@pytest.mark.parametrize("estimator", [Es(shaping="none"), CV], ids=["es", "cv"])
+def test_all_pairs_at_once_in_jax_come_to_the_same(estimator: Any, directions: Any) -> None:
+    """Single precision: 1e-3 of the largest coordinate."""
+    data = Collector(LinearGaussian(), POLICY, pairs=12, directions=directions)
+    batch = data.batch(THETA, shape=SHAPE if isinstance(directions, Fisher) else None)
+
+    def mapped(estimator: Any, batch: Any, rows: Any, theta: Array) -> Sums:
+        return sum_by_vmap(estimator, data.problem, batch, rows, theta)
+
+    state = estimator.init(data.problem)
+    one = data.estimate(estimator, batch).gradient
+    other = estimate(estimator, data.problem, batch, state, total=mapped).gradient
+    assert np.abs(one - other).max() < 1e-3 * np.abs(one).max()

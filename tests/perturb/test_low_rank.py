@@ -12,9 +12,11 @@ from linear_gaussian import POLICY, THETA, LinearGaussian, smoothed_gradient
 from quell.estimate.ars import Ars
 from quell.estimate.es import Es
 from quell.perturb import draw_of, draw_pair
+from quell.perturb.gaussian import Gaussian
 from quell.perturb.low_rank import LowRank
 from quell.policy import Policy
 from quell.types import Array, Episodes
+from quell.variances.rows import Row
 
 PAIRS = 400
 
@@ -82,3 +84,8 @@ class Three(LinearGaussian):
     def step(self, xp: Any, state: Any, action: Any) -> Any:
         state, one, reward = super().step(xp, state, action)
         return state, xp.concatenate([one, state["x"]], axis=1), reward
+
+
+def test_a_row_of_quell_variance_declares_the_bias_of_its_directions() -> None:
+    assert Row("es", Es(), LowRank()).biased
+    assert not Row("es", Es(), Gaussian()).biased

@@ -63,8 +63,8 @@ class Row:
 
     @property
     def biased(self) -> bool:
-        """Whether the estimator declares that its mean is not the gradient."""
-        return bool(getattr(self.estimator, "biased", False))
+        """Whether the estimator or its directions declare that the mean is not the gradient."""
+        return bool(getattr(self.estimator, "biased", False) or getattr(self.directions, "biased", False))
 
     @property
     def learns(self) -> bool:
