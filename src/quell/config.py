@@ -28,6 +28,8 @@ from quell.update.natural import Natural
 Preset = Literal["tuned", "paper"]
 STRATEGIES = ("policy", "directions", "estimator", "step")
 """The settings of a config that are strategies."""
+LONGEST_NAME = 200
+"""Characters of a task's name."""
 KEYWORDS = ("engine", "workers", "out", "name", "progress", "callbacks", "log")
 """What `quell.train` takes besides settings."""
 ELSEWHERE = {
@@ -219,6 +221,8 @@ def from_dict(values: Mapping[str, Any]) -> Config:
     """The config a run folder holds; unknown or ill-typed settings are a UsageError."""
     if not isinstance(values, Mapping) or not isinstance(values.get("task"), str):
         raise UsageError("config.json names no task")
+    if len(values["task"]) > LONGEST_NAME:
+        raise UsageError(f"its task has a name of {len(values['task']):,} characters")
     config, wrong = Config(task=values["task"]), []
     for name, value in translated(values).items():
         try:

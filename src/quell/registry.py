@@ -110,6 +110,12 @@ def is_strategy(value: Any) -> bool:
     return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
+def is_own(kind: str, strategy: Any) -> bool:
+    """Whether a strategy and all in it are quell's own, not a user's."""
+    inside = {name: value for name, value in settings_of(strategy).items() if is_strategy(value)}
+    return type(strategy) in table(kind).values() and all(is_own(name, value) for name, value in inside.items())
+
+
 def name_of(strategy: Any) -> str:
     """What a strategy is called: the `name` that its class declares (an inherited one is another's), or its class's."""
     if isinstance(strategy, Elsewhere):

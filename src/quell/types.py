@@ -178,3 +178,18 @@ class Pair:
     actions: Any = None  # [2, t, a] float32
     scored: Any = None  # [2, d] float32, the directions times their inverse covariance, where that is not 1
     sigma: Any = None  # of this batch, where it is not the directions' own
+
+
+def misfit(stored: Array | None, fresh: Any, *, exactly: bool = True) -> str | None:
+    """What is wrong with an array that should stand for a fresh one: its shape, its type (if `exactly`), its numbers.
+
+    Where the fresh one has NaN or infinities itself, as what nothing was measured of yet, so may the other.
+    """
+    wanted = np.asarray(fresh)
+    if stored is None:
+        return "it is missing"
+    if stored.shape != wanted.shape or (exactly and stored.dtype != wanted.dtype):
+        return f"{stored.dtype} {stored.shape}, not {wanted.dtype} {wanted.shape}"
+    if np.isfinite(wanted).all() and not np.isfinite(stored).all():
+        return "NaN or infinite"
+    return None

@@ -61,6 +61,8 @@ def test_moves_uphill(step: Any) -> None:
 def test_its_state_survives_a_checkpoint_exactly(step: Any) -> None:
     theta, state = walk(step, 5)
     arrays = {name: np.array(value) for name, value in to_arrays(state).items()}
+    fresh = {name: array.dtype for name, array in to_arrays(step.init(POLICY, theta)).items()}
+    assert {name: array.dtype for name, array in arrays.items()} == fresh
     restored = from_arrays(step, POLICY, theta, arrays)
     assert (walk(step, 5, theta, restored)[0] == walk(step, 5, theta, state)[0]).all()
 

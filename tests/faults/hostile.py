@@ -35,6 +35,8 @@ class Case:
     name: str
     spoil: Spoil
     commands: tuple[str, ...] = ALL
+    method: str = "es"
+    """Whose run is spoilt; `cv` has a metric, a critic and moments to remember."""
 
 
 def saved(run: Path) -> Path:
@@ -215,6 +217,7 @@ SETTINGS: dict[str, list[Any]] = {
         "a\0b",
         "\x1b[2J",
         "\ud800",
+        *(start + "x" * 100_000 for start in ("", "gym:", "envpool:", "own:")),
     ],
     "method": ["../../x", "/etc", ".", "", "\x1b[31m", "x" * 300, "a\nb", 7, None],
     "preset": ["evil", 1, None],
@@ -226,7 +229,7 @@ SETTINGS: dict[str, list[Any]] = {
     "task_settings": [[], 7, {"gravity": 1}, {"reset_noise": "x"}, {"": ""}, {"a": [1]}],
     "eval_episodes": [0, -1],
     "checkpoint_every": [0, "1"],
-    "policy": [[], 7, None, "evil", {"name": []}, {"name": {}}, {"name": "evil", "hidden": 3}],
+    "policy": [[], 7, None, "evil", {"name": []}, {"name": {}}, {"name": "evil", "hidden": 3}, {"name": "e" * 100_000}],
     "policy.hidden": [7, [0], [-1], ["a"], [1.5], [8], [10**9, 10**9], [1] * 100_000, [[1]], None],
     "policy.activation": ["evil", "__import__('os')", 1, None],
     "policy.init_std": [0, -1, math.nan, "1"],
@@ -241,11 +244,15 @@ FILES = ["./made", "{run}/made", "made", "/dev/zero", "~/made", "../made", "file
 """What an environment may take for a file's name, or for that of a module."""
 COUNTS: dict[str, list[Any]] = {
     "iteration": [-1, "x", None, 1.5, 10**30, 7777],
-    "steps": [-1, "many", None, True, math.nan, math.inf, [], {}],
+    "steps": [-1, "many", None, True, math.nan, math.inf, [], {}, 1.5, 2**63],
+    "eval_steps": [-1, "many", 2**80, 10**299],
+    "best.steps": [2**80],
     "seconds": [-1.0, math.nan, "x"],
     "obs_count": [math.inf, -1, "x"],
     "episode_length": [math.nan],
 }
+HALVES = ("eval_steps", "trouble", "trouble_in_a_row")
+"""What a run that goes on counts, besides."""
 
 
 def _cases() -> Iterator[Case]:
@@ -272,6 +279,8 @@ def _cases() -> Iterator[Case]:
             yield Case(f"state {name} = {value!r:.30}", state({name: value}))
     for text in FILES:
         yield Case(f"a setting names the file {text!r}", names_a_file(text))
+    for name in HALVES:
+        yield Case(f"state {name} = 1.5", state({name: 1.5}), WRITING)
     for name in ("iteration", "steps", "obs_count", "config"):
         yield Case(f"state without {name}", state({}, without=(name,)))
     for name in ("seconds", "trouble", "episode_length"):
@@ -287,15 +296,26 @@ def _cases() -> Iterator[Case]:
     yield from _links()
 
 
+REMEMBERED = {"optimiser.1": "es"} | dict.fromkeys(
+    ("optimiser.0", "optimiser.3", "estimator.products", "estimator.critic.w0", "estimator.critic.w0.square"), "cv"
+)
+"""Arrays of a step's or an estimator's memory, and whose run has them."""
+
+
 def _arrays() -> Iterator[Case]:
-    def told(name: str, change: Callable[[dict[str, Any]], object], commands: tuple[str, ...] = ALL) -> Case:
-        return Case(f"arrays: {name}", arrays(change), commands)
+    def told(
+        name: str, change: Callable[[dict[str, Any]], object], commands: tuple[str, ...] = ALL, method: str = "es"
+    ) -> Case:
+        return Case(f"arrays: {name}", arrays(change), commands, method)
 
     def with_first(name: str, value: float) -> Callable[[dict[str, Any]], object]:
-        return lambda held: held[name].__setitem__(0, value)
+        return lambda held: held[name].flat.__setitem__(0, value)
 
     def with_array(name: str, made: Callable[[Any], Any]) -> Callable[[dict[str, Any]], object]:
         return lambda held: held.update({name: made(held.get(name))})
+
+    def as_type(name: str, kind: str) -> Callable[[dict[str, Any]], object]:
+        return with_array(name, lambda array: np.zeros(array.shape, kind))
 
     def without(name: str) -> Callable[[dict[str, Any]], object]:
         return lambda held: held.pop(name)
@@ -312,6 +332,14 @@ def _arrays() -> Iterator[Case]:
     yield told("whole theta", with_array("theta", lambda array: array.astype(np.int32)))
     yield told("true theta", with_array("theta", lambda array: array > 0))
     yield told("complex theta", with_array("theta", lambda array: array.astype(np.complex64)))
+    for name in ("theta", "best.theta", "obs.squares", "best.obs.total"):
+        for kind in ("float16", "float64" if name.endswith("theta") else "float32"):
+            yield told(f"{kind} {name}", as_type(name, kind))
+    for name, method in REMEMBERED.items():
+        for value in (np.nan, np.inf, -np.inf):
+            yield told(f"{name} of {method} {value}", with_first(name, value), WRITING, method)
+        for kind in ("float16", "int64", "bool"):
+            yield told(f"{name} of {method} {kind}", as_type(name, kind), WRITING, method)
     yield told("no step", without("optimiser.0"), WRITING)
     yield told("another step", with_array("optimiser.1", lambda _: short), WRITING)
     yield told("an estimator's memory", with_array("estimator.evil", lambda _: short), WRITING)

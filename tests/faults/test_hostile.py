@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -31,20 +32,32 @@ def arguments(command: str, run: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    settings: dict[str, Any] = {"horizon": 100, "steps": 3000, "normalise_obs": True, "keep_checkpoints": 1}
-    out = tmp_path_factory.mktemp("runs")
-    path = quell.train("swimmer", method="es", out=out, name="x", workers=1, progress=False, **settings).path
-    for command in hostile.ALL:  # import all there is to import
-        assert main(arguments(command, path)) == 0
-    return path
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A run of a method, made when it is first asked for."""
+
+    @functools.cache
+    def made(method: str) -> Path:
+        settings: dict[str, Any] = {"horizon": 100, "steps": 3000, "normalise_obs": True, "keep_checkpoints": 1}
+        out = tmp_path_factory.mktemp("runs")
+        path = quell.train("swimmer", method=method, out=out, name="x", workers=1, progress=False, **settings).path
+        for command in hostile.ALL:  # import all there is to import
+            assert main(arguments(command, path)) == 0
+        return path
+
+    return made
 
 
 @pytest.fixture
-def run(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the run to spoil, among things that must stay as they are; it is the working directory."""
-    path = tmp_path / "x"
-    subprocess.run(["cp", "-r", str(trained), str(path)], check=True)
+def run(
+    trained: Callable[[str], Path],
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Path:
+    """A copy of the case's run to spoil, among things that must stay as they are; it is the working directory."""
+    path, case = tmp_path / "x", getattr(request.node, "callspec", None)
+    method = case.params["case"].method if case is not None and "case" in case.params else "es"
+    subprocess.run(["cp", "-r", str(trained(method)), str(path)], check=True)
     (tmp_path / "precious").write_text("precious")
     for module in ("mujoco", "numpy", "evil"):
         (path / f"{module}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
@@ -81,17 +94,25 @@ def watched(run: Path, allowed: tuple[str, ...] = ()) -> Iterator[None]:
     """Processor time, memory and what is opened or started while something happens."""
     global events
     before = outside(run)
-    Path("/proc/self/clear_refs").write_text("5")  # the peak is measured from here on
-    held, begun, events = status("VmRSS"), time.process_time(), []
-    try:
-        yield
-    finally:
-        seen, events = events, None
-    assert time.process_time() - begun < SECONDS
-    assert status("VmHWM") - held < MEGABYTES * 1024
+    with measured():
+        events = []
+        try:
+            yield
+        finally:
+            seen, events = events, None
     inside = [str(run), os.devnull, *allowed]
     assert not [event for event in seen if not any(place in event for place in inside)]
     assert outside(run) == before
+
+
+@contextmanager
+def measured() -> Iterator[None]:
+    """Processor time and memory while something happens."""
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is measured from here on
+    held, begun = status("VmRSS"), time.process_time()
+    yield
+    assert time.process_time() - begun < SECONDS
+    assert status("VmHWM") - held < MEGABYTES * 1024
 
 
 def status(name: str) -> int:
@@ -131,6 +152,37 @@ def test_a_hostile_folder_is_refused_in_a_line(
     case: hostile.Case, run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     refused(run, case, capsys)
+
+
+ROWS: dict[str, dict[str, Any]] = {
+    "no numbers": {},
+    "null": dict.fromkeys(quell.runs.metrics.METRICS),
+    "huge": dict.fromkeys(quell.runs.metrics.METRICS, 1e307),
+    "below zero": dict.fromkeys(quell.runs.metrics.METRICS, -1.0),
+}
+
+
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("command", ["eval", "resume", "runs", "report"])
+def test_metrics_that_say_little_are_borne(
+    command: str, rows: str, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No command needs a number in them, also where nothing is left to train; a page has none of such a size."""
+    lines = [json.dumps({**ROWS[rows], "iteration": i, "steps": i, "trouble/flat": i % 2}) for i in (1, 2, 3)]
+    (run / "metrics.jsonl").write_text("".join(line + "\n" for line in lines))
+    words = {"runs": ["runs", "."], "report": ["report", ".", "--out", "page.html"], "resume": ["resume", "."]}
+    code = main(words.get(command) or arguments(command, run))
+    assert code == 2 if (command, rows) == ("report", "huge") else code == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["eval", "resume", "runs"])
+def test_endless_metrics_take_little(command: str, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """28 MB of one line: the second is out of order, and ends the history."""
+    with (run / "metrics.jsonl").open("w") as file:
+        file.writelines(['{"iteration": 1, "steps": 1}\n'] * 1_000_000)
+    with measured():
+        assert main(["runs", "."] if command == "runs" else arguments(command, run)) == 0
+    assert len(list(quell.runs.Run(run).metrics())) == 1
 
 
 def reported(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

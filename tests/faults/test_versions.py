@@ -17,7 +17,7 @@ from quell.training.methods import make_config
 def test_several_mistakes_are_told_at_once() -> None:
     facts = to_dict(make_config("swimmer", "es"))
     facts |= {"steps": -1, "seed": "x", "nonsense": 1}
-    facts["policy"] |= {"activation": "evil", "hidden": 7}
+    facts["policy"] |= {"activation": "evil", "hidden": "wide"}
     facts["directions"] |= {"sigma": float("nan")}
     with pytest.raises(UsageError) as told:
         from_dict(facts)
@@ -56,3 +56,18 @@ def test_other_versions_are_named(run: Path, capsys: pytest.CaptureFixture[str])
     file.write_text(json.dumps(facts))
     assert main(["eval", str(run), "--episodes", "1", "--workers", "1"]) == 0
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.filterwarnings("default")
+def test_versions_of_any_length_are_told_in_a_line(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = run / "versions.json"
+    before = file.read_text()
+    packages = dict.fromkeys(json.loads(before)["packages"], "9" * 60_000)
+    file.write_text(json.dumps({"packages": packages}))
+    try:
+        assert main(["eval", str(run), "--episodes", "1", "--workers", "1"]) == 0
+    finally:
+        file.write_text(before)
+    told = capsys.readouterr().err
+    assert told.startswith("quell: warning: this run was begun with ")
+    assert (told.count("\n"), "numpy 9999" in told, len(told) < 2000) == (1, True, True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import tracemalloc
 from pathlib import Path
 
 import quell
@@ -31,6 +32,28 @@ def test_rows_are_written_and_those_after_a_checkpoint_dropped(tmp_path: Path) -
     writer.write({"iteration": 3, "steps": 31})
     writer.close()
     assert [row["steps"] for row in rows(tmp_path)] == [10, 20, 31]
+
+
+def test_going_on_takes_little_memory_however_long_the_history(tmp_path: Path) -> None:
+    line = json.dumps(dict.fromkeys(METRICS, 1.0) | {"steps": 1})
+    with (tmp_path / "metrics.jsonl").open("w") as file:
+        file.writelines(line.replace('"iteration": 1.0', f'"iteration": {i}') + "\n" for i in range(1, 2001))
+    size = (tmp_path / "metrics.jsonl").stat().st_size
+    MetricsWriter(tmp_path, after=5000).close()  # import all there is to import
+    tracemalloc.start()
+    writer = MetricsWriter(tmp_path, after=5000)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    writer.close()
+    assert (tmp_path / "metrics.jsonl").stat().st_size == size > 1_500_000
+    assert (tmp_path / "metrics.csv").read_text().count("\n") == 2001
+    assert peak < size / 2
+
+
+def test_rows_out_of_order_end_the_history(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text("".join(f'{{"iteration": {i}, "steps": 1}}\n' for i in (1, 2, 2, 3)))
+    MetricsWriter(tmp_path, after=9).close()
+    assert [row["iteration"] for row in rows(tmp_path)] == [1, 2]
 
 
 def test_the_table_has_the_same_numbers_steps_first(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def report(result: Result) -> int:
     for best in [row for row in result.history if row.get("eval/mean_action") == result.best][-1:]:
         older = best["iteration"] < result.iteration
         whose = f"iteration {best['iteration']}; `--checkpoint best` to use it" if older else "the newest"
-        tell(f"    best  {_score(result.best, best['eval/mean_action_std'])}  (mean action, {whose})")
+        tell(f"    best  {_score(result.best, best.get('eval/mean_action_std'))}  (mean action, {whose})")
     if result.iteration == 1 and result.steps >= config.steps:
         tell(f"  a single iteration: --steps {config.steps:,} is no more than one batch takes")
     if result.steps < config.steps:
@@ -100,7 +100,7 @@ def _variance(result: Result) -> Iterator[str]:
 
 def _flat(history: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Iterations whose episodes all returned the same: at the end because a task is solved, or before any is found."""
-    flat = [row["return/max"] for row in history if row.get("trouble/flat")]
+    flat = known([row for row in history if row.get("trouble/flat")], "return/max")
     highest = max(known(history, "return/max"), default=math.inf)
     solved = flat.count(highest)
     if flat and len(flat) == len(history):
@@ -114,7 +114,7 @@ def _flat(history: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _trouble(history: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    if history and (count := history[-1]["trouble/total"]):
+    if history and (count := history[-1].get("trouble/total")):
         yield f"trouble in {_iterations(count)} (see trouble/* in metrics.jsonl)"
 
 
@@ -122,5 +122,6 @@ def _iterations(count: float) -> str:
     return f"{count:.0f} iteration{'s' * (count != 1)}"
 
 
-def _score(value: float, spread: float) -> str:
+def _score(value: float, spread: float | None) -> str:
+    spread = math.nan if spread is None else spread
     return f"{value:10.1f} ± {spread:.1f}" if abs(value) < 1e7 else f"{value:10.3g} ± {spread:.3g}"

@@ -30,6 +30,8 @@ Saved = tuple[Arrays, dict[str, Any]]
 """What a checkpoint holds: arrays, and facts."""
 ARRAYS, STATE, MANIFEST = "arrays.safetensors", "state.json", "manifest.json"
 SIZES = {ARRAYS: files.HUGE, STATE: files.SMALL, MANIFEST: files.SMALL}
+MOST = 1 << 53
+"""Of anything that a state counts; no run comes near it, and what is larger does not fit where it is written to."""
 _ENTRY = re.compile(r"([0-9]{8,12})|\.([0-9]{8,12})\.(tmp|old)")
 
 
@@ -129,7 +131,7 @@ def _complaint(arrays: Arrays, state: Any) -> str | None:
     if not isinstance(state, dict) or not isinstance(state.get("config", {}), dict):
         return "its state is not a table"
     for name, value in state.items():
-        if name != "config" and (not files.is_number(value) or value < 0):
+        if name != "config" and (not files.is_number(value) or not 0 <= value <= MOST):
             return f"{name} is {value!r:.40}"
     for name, array in arrays.items():
         if array.dtype.kind not in "fiub":

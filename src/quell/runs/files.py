@@ -4,10 +4,13 @@ opened, nothing larger than expected is read."""
 import errno
 import fcntl
 import json
+import math
 import os
 import stat
+import sys
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -85,18 +88,20 @@ def is_number(value: Any) -> bool:
 
 def as_table(line: str) -> dict[str, Any] | None:
     """A line of metrics; None if it is half-written or something else."""
-    row = as_facts(line)
+    row = {sys.intern(name): value for name, value in as_facts(line).items()}  # once, not once in every row
     known = isinstance(row.get("iteration"), int | float)
     numbers = known and all(v is None or (isinstance(v, int | float) and abs(v) < 1e308) for v in row.values())
     return row if numbers else None
 
 
 def read_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Lines of metrics with what they hold, up to the first that is half-written or something else."""
+    """Lines of metrics with what they hold, up to the first that is half-written, out of order or something else."""
+    last = -math.inf
     for line in read_lines(path):
         row = as_table(line)
-        if row is None:
+        if row is None or row["iteration"] <= last:
             return
+        last = row["iteration"]
         yield line, row
 
 
@@ -112,11 +117,8 @@ def claim(path: Path) -> int:
 
 def write_new(path: Path, data: bytes) -> None:
     """Write a file that must not be there yet, and flush it to disk."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CAREFULLY
-    with naming(path), os.fdopen(os.open(path, flags, 0o666), "wb") as file:
+    with _new(path) as file:
         file.write(data)
-        file.flush()
-        _flush(file.fileno(), path.parent, "files")
 
 
 def write(path: Path, text: str) -> int:
@@ -127,11 +129,33 @@ def write(path: Path, text: str) -> int:
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Replace a small file in one step."""
+    with replaced(path) as file:
+        file.write(data)
+
+
+@contextmanager
+def replaced(path: Path) -> Iterator[BinaryIO]:
+    """What is written takes a file's place at the end, in one step."""
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.unlink(missing_ok=True)  # what a kill left, or a link: never what it points to
-    write_new(temporary, data)
+    try:
+        with _new(temporary) as file:
+            yield file
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
     temporary.rename(path)
     sync_folder(path.parent)
+
+
+@contextmanager
+def _new(path: Path) -> Iterator[BinaryIO]:
+    """A file that must not be there yet, flushed to disk at the end."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CAREFULLY
+    with naming(path), os.fdopen(os.open(path, flags, 0o666), "wb") as file:
+        yield file
+        file.flush()
+        _flush(file.fileno(), path.parent, "files")
 
 
 def make_folder(path: Path) -> Path:

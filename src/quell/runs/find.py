@@ -12,7 +12,6 @@ from quell.config import Config
 from quell.errors import QuellError, UsageError
 from quell.runs import files
 from quell.runs.folder import Run
-from quell.runs.record import known
 from quell.training.state import finished
 
 DEPTH = 8
@@ -54,16 +53,18 @@ def standing(path: Path) -> Standing | None:
     """How a run stands; None if its folder cannot be read."""
     try:
         config = Run.open(path).config
-        rows = [row for line in files.read_lines(path / "metrics.jsonl") if (row := files.as_table(line))]
+        steps, score, best = 0, None, -math.inf
+        for row in Run.open(path).metrics():
+            steps = int(row.get("steps") or 0)
+            if (found := row.get("eval/mean_action")) is not None:
+                score, best = found, max(best, found)
     except QuellError:
         return None
-    steps = int(rows[-1].get("steps") or 0) if rows else 0
-    scores = known(rows, "eval/mean_action")
-    done = finished(config, steps, max(scores, default=-math.inf))
+    done = finished(config, steps, best)
     held = _is_locked(path)
     unfinished = "unfinished" if held is None else "interrupted"
     state = "running" if held else "finished" if done else unfinished
-    return Standing(path, config, steps, scores[-1] if scores else None, state, _changed(path))
+    return Standing(path, config, steps, score, state, _changed(path))
 
 
 def _walk(folder: Path, depth: int = DEPTH) -> Iterator[Path]:

@@ -169,7 +169,9 @@ class Run(AbstractContextManager["Run"]):
             made_with, threads = files.read_json(self.path / "versions.json"), {"XLA threads": xla_threads()}
             before = made_with["packages"] | {name: made_with.get("xla_threads", now) for name, now in threads.items()}
             now = packages() | threads
-            others = [f"{name} {old} (now {now[name]})" for name, old in before.items() if now.get(name, old) != old]
+            others = [
+                f"{name} {old!s:.40} (now {now[name]})" for name, old in before.items() if now.get(name, old) != old
+            ]
             text = f"this run was begun with {', '.join(others)}: results may differ in their bits"
             if others:
                 warnings.warn(text, stacklevel=3)

@@ -86,12 +86,15 @@ class MetricsWriter:
         """Continue behind iteration `after`: rows of later iterations, from before a kill, are dropped. metrics.csv has
         the columns given; a metric that nobody defined is in the other two files alone."""
         self._columns = ("steps", *(name for name in metrics if name != "steps"))
-        found = files.read_rows(folder / "metrics.jsonl")
-        kept = list(itertools.takewhile(lambda pair: pair[1]["iteration"] <= after, found))
-        rows = [row for _, row in kept]
-        table = Lines(folder / "metrics.csv", [",".join(self._columns) + "\n", *map(self._as_csv, rows)])
-        self._files = [Lines(folder / "metrics.jsonl", [line for line, _ in kept]), table]
-        steps = rows[-1].get("steps") or 0 if rows else 0
+        names, steps = ("metrics.jsonl", "metrics.csv"), 0.0
+        found = files.read_rows(folder / names[0])
+        with files.replaced(folder / names[0]) as lines, files.replaced(folder / names[1]) as table:
+            table.write((",".join(self._columns) + "\n").encode())
+            for line, row in itertools.takewhile(lambda pair: pair[1]["iteration"] <= after, found):
+                lines.write(line.encode())
+                table.write(self._as_csv(row).encode())
+                steps = row.get("steps") or 0
+        self._files = [Lines(folder / name) for name in names]
         behind = int(steps) if 0 < steps < 2**62 else 0
         self._board: Board | None = Board(files.make_folder(folder / "tensorboard"), behind)
 
@@ -125,8 +128,7 @@ class MetricsWriter:
 class Lines:
     """A file that grows by whole lines; what the disk has no room for waits."""
 
-    def __init__(self, path: Path, kept: list[str]) -> None:
-        files.write_atomically(path, "".join(kept).encode())
+    def __init__(self, path: Path) -> None:
         self._path, self._file, self._pending = path, files.append_to(path), b""
 
     def write(self, line: str) -> None:

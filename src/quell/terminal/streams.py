@@ -10,6 +10,8 @@ from quell.errors import ESCAPES
 
 PLAIN = {"±": "+-", "²": "^2", "×": "x", "σ": "sigma", "α": "alpha", "ε": "eps", "…": "...", "–": "-"}
 """Signs that every encoding has, for some that not every one has."""
+LONGEST, CUT = 4_000, 1_500
+"""Characters of a message, and what is shown of a longer one."""
 LOST = (OSError, ValueError, AttributeError, RuntimeError)
 """What writing may raise: it is broken, closed, was never there, or a signal interrupted a write to it."""
 
@@ -70,5 +72,6 @@ def tell(text: object = "") -> None:
 
 
 def say(text: str) -> None:
-    """A line on stderr, whatever has become of it."""
+    """A line on stderr, whatever has become of it; somebody else's text may be in it, of any length."""
+    text = text if len(text) <= LONGEST else f"{text[:CUT]}... ({len(text):,} characters in all)"
     print(printable(text), file=Steady(sys.stderr), flush=True)

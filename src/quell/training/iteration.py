@@ -131,6 +131,7 @@ class Trainer:
             with calm():
                 seen = dataclasses.replace(context, surrogate=estimated.surrogate)
                 theta, step, facts = self.config.step.step(theta, estimated.gradient, state.step, seen)
+                theta = np.asarray(theta, np.float32)  # a user's step may compute in double precision
             row |= {name: float(value) for name, value in facts.items()}
             sound = np.isfinite(norm) and np.isfinite(theta).all() and is_finite(step)
             if not good.any() or not sound:

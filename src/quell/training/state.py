@@ -11,11 +11,16 @@ from quell.config import Config, to_dict
 from quell.errors import QuellError
 from quell.estimate import Problem
 from quell.policy.network import Policy
+from quell.registry import is_own
 from quell.runs.checkpoint import Saved
-from quell.types import Array, ObsStats, State
+from quell.types import Array, ObsStats, State, misfit
 from quell.update import from_arrays, to_arrays
 
 COUNTERS = ("iteration", "steps", "eval_steps", "seconds", "trouble", "trouble_in_a_row", "episode_length")
+MEASURED = ("seconds", "episode_length", "obs_count")
+"""Of the numbers in a checkpoint, those that need not be whole."""
+SUMS = ("total", "squares")
+"""Of observations."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +81,12 @@ class TrainState:
         newest, best = learned(problem.policy, saved)
         arrays, facts = saved
         memory = {name.removeprefix("estimator."): a for name, a in arrays.items() if name.startswith("estimator.")}
-        if {k: v.shape for k, v in config.estimator.init(problem).items()} != {k: v.shape for k, v in memory.items()}:
-            raise QuellError("the checkpoint's estimator state does not fit this configuration")
+        fresh, exactly = config.estimator.init(problem), is_own("estimator", config.estimator)
+        if strange := memory.keys() - fresh.keys():
+            raise QuellError(f"this configuration has no {f'estimator.{min(strange)}':.80}, which the checkpoint holds")
+        for name, array in fresh.items():
+            if wrong := misfit(memory.get(name), array, exactly=exactly):
+                raise QuellError(f"the checkpoint's estimator.{name} does not fit this configuration: {wrong}")
         step = from_arrays(config.step, problem.policy, newest.theta, arrays)
         _check_facts(facts, COUNTERS)
         counters = {name: facts[name] for name in COUNTERS}
@@ -96,13 +105,11 @@ def learned(policy: Policy, saved: Saved) -> tuple[Learned, Learned | None]:
 
 def _learned(policy: Policy, saved: Saved, prefix: str) -> Learned:
     arrays, facts = saved
-    shapes = {"theta": (policy.dim,), "obs.total": (policy.obs_size,), "obs.squares": (policy.obs_size,)}
-    shapes |= {"score": (1,)} if prefix else {}
-    for name, shape in shapes.items():
-        array = arrays.get(prefix + name)
-        if array is None or array.shape != shape or array.dtype.kind != "f" or not np.isfinite(array).all():
-            found = "missing" if array is None else f"{array.dtype} {array.shape}"
-            raise QuellError(f"the checkpoint's {prefix}{name} ({found}) does not fit this configuration ({shape})")
+    wanted = {"theta": np.zeros(policy.dim, np.float32), **{f"obs.{n}": np.zeros(policy.obs_size) for n in SUMS}}
+    wanted |= {"score": np.zeros(1)} if prefix else {}
+    for name, fresh in wanted.items():
+        if wrong := misfit(arrays.get(prefix + name), fresh):
+            raise QuellError(f"the checkpoint's {prefix}{name} does not fit this configuration: {wrong}")
     _check_facts(facts, [prefix + name for name in ("iteration", "steps", "obs_count")])
     obs = ObsStats(facts[f"{prefix}obs_count"], arrays[f"{prefix}obs.total"], arrays[f"{prefix}obs.squares"])
     score = float(arrays[f"{prefix}score"].sum()) if prefix else math.nan
@@ -112,3 +119,6 @@ def _learned(policy: Policy, saved: Saved, prefix: str) -> Learned:
 def _check_facts(facts: dict[str, Any], names: Sequence[str]) -> None:
     if missing := [name for name in names if name not in facts]:
         raise QuellError(f"the checkpoint lacks {', '.join(missing)}")
+    for name in names:
+        if name.rpartition(".")[2] not in MEASURED and not isinstance(facts[name], int):
+            raise QuellError(f"the checkpoint's {name} is no whole number: {facts[name]!r:.40}")

@@ -13,7 +13,8 @@ import numpy as np
 from quell.errors import QuellError
 from quell.policy.fisher import Metric
 from quell.policy.network import Policy
-from quell.types import Array, Metrics, namespace
+from quell.registry import is_own
+from quell.types import Array, Metrics, misfit, namespace
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,7 @@ def from_arrays(step: Step, policy: Policy, theta: Array, arrays: dict[str, Arra
 
     leaves, tree = jax.tree.flatten(step.init(policy, theta))
     stored = [arrays.get(f"optimiser.{i}") for i in range(len(leaves))]
-    if any(there is None or there.shape != np.shape(leaf) for there, leaf in zip(stored, leaves, strict=True)):
-        raise QuellError("the checkpoint's optimiser state does not fit this configuration")
+    for i, (there, leaf) in enumerate(zip(stored, leaves, strict=True)):
+        if wrong := misfit(there, leaf, exactly=is_own("step", step)):
+            raise QuellError(f"the checkpoint's optimiser.{i} does not fit this configuration: {wrong}")
     return jax.tree.unflatten(tree, stored)
