@@ -31,15 +31,23 @@ from quell.update.first_order import Adam
 RESULTS = Path(__file__).parent.parent / "results" / "ablation"
 TASKS = ("halfcheetah", "hopper", "walker2d", "swimmer", "dm-cheetah-run", "dm-cartpole-swingup")
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "cv-natural": ("cv", {}),
-    "pg-natural": ("trpo", {"line_search": False}),
-    "es-natural": ("cv", {"estimator": Es()}),
-    "cv-adam": ("cv", {"step": Adam(lr=0.003)}),
-    "pg-adam": ("trpo", {"line_search": False, "step": Adam(lr=0.003)}),
+    "natural-cv": ("natural-cv", {}),
+    "actor-critic-natural": ("trpo", {"line_search": False}),
+    "es-natural": ("natural-cv", {"estimator": Es()}),
+    "natural-cv-adam": ("natural-cv", {"step": Adam(lr=0.003)}),
+    "actor-critic-adam": ("trpo", {"line_search": False, "step": Adam(lr=0.003)}),
     "es-adam": ("es", {}),
-    "cv-episodes": ("cv", {"batch_steps": 0}),
+    "natural-cv-episodes": ("natural-cv", {"batch_steps": 0}),
 }
 """Name -> method, and what is different about it; the last makes a difference only where episodes end early."""
+EARLIER = {
+    "natural-cv": "cv-natural",
+    "actor-critic-natural": "pg-natural",
+    "natural-cv-adam": "cv-adam",
+    "actor-critic-adam": "pg-adam",
+    "natural-cv-episodes": "cv-episodes",
+}
+"""Name -> label in the records, which were made when methods had other names."""
 ENDING_EARLY = ("hopper", "walker2d")
 
 
@@ -71,22 +79,24 @@ def plan(wanted: Arguments) -> list[Job]:
         Job(
             config(task, variant, seed, wanted.steps).validate(),
             runs=wanted.runs / variant,
-            record=archive.loose(wanted.out, f"{task}-{variant}-{seed}"),
+            record=archive.loose(wanted.out, f"{task}-{EARLIER.get(variant, variant)}-{seed}"),
             episodes=wanted.episodes,
-            label=variant,
+            label=EARLIER.get(variant, variant),
         )
         for seed in range(wanted.seeds)
         for task in wanted.tasks
         for variant in wanted.variants
-        if variant != "cv-episodes" or task in ENDING_EARLY
+        if variant != "natural-cv-episodes" or task in ENDING_EARLY
     ]
 
 
 def render(out: Path) -> str:
     """Scores, and the default against every other variant; the default comes first."""
     found: Grid = {}
+    variants = {label: variant for variant, label in EARLIER.items()}
     for record in read_group(out):
-        found.setdefault(record.config.task, {}).setdefault(record.label, []).append(record)
+        variant = variants.get(record.label, record.label)
+        found.setdefault(record.config.task, {}).setdefault(variant, []).append(record)
     scores, chances, power, _ = table(found, tuple(VARIANTS), seconds={}, published={}).split("\n\n")
     return "".join(line for line in f"{scores}\n\n{chances}\n\n{power}\n".splitlines(True) if "mean rank" not in line)
 

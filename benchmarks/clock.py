@@ -28,7 +28,7 @@ ROWS: dict[str, tuple[str, str, str, dict[str, Any], str]] = {
     "cv": ("cv", "paper", "gamma fixed", {}, "es"),
     "cv+gamma": ("cv", "paper", "", {}, "es"),
     "es, 4000 steps": ("es", "tuned", "", FILLED, "es, 4000 steps"),
-    "default": ("cv", "tuned", "", FILLED, "es, 4000 steps"),
+    "default": ("natural-cv", "tuned", "", FILLED, "es, 4000 steps"),
 }
 """Row -> method, preset, what is different about it, settings, and the row it is compared with."""
 

@@ -1,6 +1,6 @@
 """Learning curves of chosen tasks, methods and presets over seeds, several runs at a time.
 
-    python benchmarks/learning.py --tasks halfcheetah swimmer --methods es cv --presets paper tuned --seeds 3
+    python benchmarks/learning.py --tasks halfcheetah swimmer --methods es natural-cv --presets paper tuned --seeds 3
 
 Every finished run leaves its record in the folder --out; a run whose record is there is not repeated and one that was
 interrupted is continued, so the command can be stopped and started again. At the end the table and the figure are made
@@ -22,6 +22,7 @@ from quell.campaign.plan import Job
 from quell.campaign.runner import Runner
 from quell.config import Preset, parse_value
 from quell.figures.runs import curve_panels
+from quell.presets import CUSTOM
 from quell.runs import archive
 from quell.runs.folder import folder_name
 from quell.runs.record import Record, read_group
@@ -40,7 +41,7 @@ class Arguments:
     """Train every combination and summarise what is in the folder."""
 
     tasks: tuple[str, ...] = ("halfcheetah", "swimmer")
-    methods: tuple[str, ...] = ("es", "cv")
+    methods: tuple[str, ...] = ("es", "natural-cv")
     presets: tuple[Preset, ...] = ("paper", "tuned")
     seeds: int = 3
     steps: int = 1_000_000
@@ -75,7 +76,9 @@ def grouped(records: Iterable[Record]) -> Groups:
     """Records by what they have in common."""
     groups: Groups = {}
     for run in records:
-        groups.setdefault((run.config.task, run.config.preset, run.name, run.config.steps), []).append(run)
+        custom = run.config.method == CUSTOM
+        name = f"{run.config.combination} {run.label}".strip() if custom else run.name
+        groups.setdefault((run.config.task, run.config.preset, name, run.config.steps), []).append(run)
     return groups
 
 

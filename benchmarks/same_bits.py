@@ -1,6 +1,6 @@
 """Does this checkout train to the same bits as another commit?
 
-    python benchmarks/same_bits.py COMMIT [--methods es cv] [--tasks swimmer] [--json FILE]
+    python benchmarks/same_bits.py COMMIT [--methods es natural-cv] [--tasks swimmer] [--json FILE]
 
 Both sides train every method, with both presets, for about five iterations on five tasks (es and cv also on Ray), each
 in a process of its own with its own source tree; what is compared is theta's SHA-256 and the number of iterations.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib.util
 import json
 import os
 import subprocess
@@ -26,9 +27,14 @@ STEPS = {
     "gym:CartPole-v1": 1_100,
 }
 """Five iterations of five pairs: 1,000 steps an episode, or some twenty where an untrained policy falls."""
-METHODS = ("es", "ortho", "gcmc", "qmc", "cv", "det", "pg", "trpo", "ppo", "ppo+s", "ppo+a", "ppo+m")
-METHODS += ("ppo+s+a", "ppo+s+m", "ppo+a+m", "ppo+s+a+m")
-ON_RAY = ("es", "cv")
+METHODS = ("natural-cv", "cv", "es", "ortho", "gcmc", "qmc", "det", "ars", "pg", "trpo", "ppo", "trpo-paper")
+METHODS += ("ppo-paper", *(f"ppo-paper+{switches}" for switches in ("s", "a", "m", "s+a", "s+m", "a+m", "s+a+m")))
+ON_RAY = ("es", "natural-cv")
+OF_ONE_PRESET = {
+    **{"natural-cv": ("tuned", "cv"), "trpo": ("tuned", "trpo"), "ppo": ("tuned", "ppo")},
+    **{"cv": ("paper", "cv"), "trpo-paper": ("paper", "trpo"), "ppo-paper": ("paper", "ppo")},
+}
+"""Before presets chose numbers alone: method -> the one preset that had it, and the name it had there."""
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -80,10 +86,20 @@ def train_all(tasks: list[str], methods: list[str], ray: bool) -> dict[str, Any]
     for preset in ("paper", "tuned"):
         for task in tasks:
             for method in methods:
+                if known_as(method, preset) is None:
+                    continue
                 found[f"{task} {method} {preset}"] = train(task, method, preset)
                 if ray and method in ON_RAY and preset == "tuned":
                     found[f"{task} {method} {preset} on Ray"] = train(task, method, preset, ray=True)
     return found
+
+
+def known_as(method: str, preset: str) -> str | None:
+    """What this source tree calls a method; None if it does not have it."""
+    if importlib.util.find_spec("quell.presets"):
+        return method
+    only, name = OF_ONE_PRESET.get(method, (preset, method.replace("ppo-paper+", "ppo+")))
+    return name if only == preset else None
 
 
 def train(task: str, method: str, preset: str, *, ray: bool = False) -> list[Any]:
@@ -97,7 +113,7 @@ def train(task: str, method: str, preset: str, *, ray: bool = False) -> list[Any
         else:
             settings["workers"] = 1
         try:
-            result = quell.train(task, method=method, preset=preset, steps=STEPS[task], **settings)  # type: ignore
+            result = quell.train(task, method=known_as(method, preset), preset=preset, steps=STEPS[task], **settings)  # type: ignore
         except quell.UsageError as error:
             return ["refused", type(error).__name__]
         print(task, method, preset, "ray" if ray else "", file=sys.stderr, flush=True)

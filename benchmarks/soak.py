@@ -23,7 +23,14 @@ import tyro
 from quell.runs.folder import versions
 
 RESULTS = Path(__file__).parent.parent / "results"
-SETTINGS = {"method": "cv", "horizon": "20", "pairs": "2", "batch-steps": "0", "eval-episodes": "1", "workers": "1"}
+SETTINGS = {
+    "method": "natural-cv",
+    "horizon": "20",
+    "pairs": "2",
+    "batch-steps": "0",
+    "eval-episodes": "1",
+    "workers": "1",
+}
 STEPS = 2 * 2 * 20  # of an iteration
 SAMPLES = 200
 """What is kept, at most."""
@@ -71,7 +78,7 @@ def watch(arguments: Arguments, folder: Path) -> list[dict[str, float]]:
     steps = ["--steps", str(arguments.iterations * STEPS), "--out", str(folder), "--name", "soak"]
     command = [sys.executable, "-m", "quell", "train", arguments.task, *flags, *steps]
     samples: list[dict[str, float]] = []
-    metrics, rows, at = folder / arguments.task / "cv" / "soak" / "metrics.jsonl", 0, 0
+    metrics, rows, at = folder / arguments.task / "natural-cv" / "soak" / "metrics.jsonl", 0, 0
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as run:
         while run.poll() is None:
             time.sleep(arguments.every)

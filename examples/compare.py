@@ -24,7 +24,7 @@ from quell.runs.record import variance_ratio
 from quell.stats import mean_std, verdict
 from quell.video import film
 
-METHODS = {"cv": "natural steps", "es": "Adam"}
+METHODS = {"natural-cv": "natural steps", "es": "Adam"}
 
 
 @dataclass
@@ -44,21 +44,21 @@ def at_one_policy(arguments: Arguments) -> None:
     """Variance and gain of single gradients of four episodes each, both estimators on the same episodes."""
     report = quell.variance(
         arguments.task,
-        methods=["cv-advantage"],
+        methods=["natural-cv"],
         preset="tuned",
         pairs=max(40, 2 * arguments.estimates),
         warmup=20,
         settings={"pairs": 2, "normalise_obs": True, "policy.activation": "tanh", "policy.init_std": 0.37},
         gain=["natural:0.05"],
-        gain_methods=["es", "cv-advantage"],
+        gain_methods=["es", "natural-cv"],
         gain_estimates=arguments.estimates,
     )
-    ratio = report["cv-advantage"].metrics["step"].ratio
+    ratio = report["natural-cv"].metrics["step"].ratio
     print(f"1. {arguments.task}, untrained policy, gradients from 4 episodes")
     noise, low, high = (np.format_float_positional(x, 1, fractional=False) for x in vars(ratio).values())
     print(f"   gradient noise relative to ES (1 = the same), as a natural step feels it: {noise} [{low}, {high}]")
     for one in report.gains:
-        gain, name = one.gain, {"es": "ES", "cv-advantage": "control variate"}[one.name]
+        gain, name = one.gain, {"es": "ES", "natural-cv": "control variate"}[one.name]
         print(
             f"   return gained by a step along it:      {gain.value:+.0f} [{gain.low:+.0f}, {gain.high:+.0f}]  {name}"
         )
@@ -88,13 +88,13 @@ def learning(arguments: Arguments) -> None:
     Console().print(table)
     print("returns of mean actions; variance of the gradients, plain ES on the same batches = 1")
     if arguments.seeds > 1:
-        chance, said = verdict(scores["cv"], scores["es"])
+        chance, said = verdict(scores["natural-cv"], scores["es"])
         assert chance is not None
         print(f"P(CV above ES) = {chance.value:.2f} [{chance.low:.2f}, {chance.high:.2f}]: {said}")
     figure = arguments.out / f"compare-{arguments.task}.png"
-    curves(runs, figure, title=f"{arguments.task}: cv and es, each with its own settings")
+    curves(runs, figure, title=f"{arguments.task}: natural-cv and es, each with its own settings")
     print(f"figure       {figure}")
-    best = runs["cv"][int(np.argmax(scores["cv"]))]
+    best = runs["natural-cv"][int(np.argmax(scores["natural-cv"]))]
     try:
         film(best, figure.with_suffix(".gif"), seconds=6)
         print(f"film         {figure.with_suffix('.gif')}, of the best policy")

@@ -34,7 +34,7 @@ if __name__ == "__main__":
     layers = policy.make(task).layout.values()  # weights, biases, ..., log-std
     result = quell.train(
         task,
-        method="cv",  # the control variate works on any directions
+        method="natural-cv",  # the control variate works on any directions
         policy=policy,
         directions=LayerByLayer(sizes=tuple(where.stop - where.start for where, _ in layers)),
         steps=int(sys.argv[1]) if len(sys.argv) > 1 else 100_000,

@@ -34,7 +34,7 @@ class CorrectedPolicy(quell.GaussianPolicy):
 if __name__ == "__main__":
     result = quell.train(
         "swimmer",
-        method="cv",
+        method="natural-cv",
         estimator="control-variate",
         step="adam",
         policy=CorrectedPolicy(init_std=0.5),

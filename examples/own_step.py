@@ -38,7 +38,7 @@ class WithinKl:
 if __name__ == "__main__":
     result = quell.train(
         "hopper",
-        method="cv",
+        method="natural-cv",
         step=WithinKl(limit=0.01),
         steps=int(sys.argv[1]) if len(sys.argv) > 1 else 50_000,
     )

@@ -6,7 +6,7 @@ import numpy as np
 
 import quell
 
-result = quell.train("swimmer", method="cv", steps=int(sys.argv[1]) if len(sys.argv) > 1 else 100_000)
+result = quell.train("swimmer", method="natural-cv", steps=int(sys.argv[1]) if len(sys.argv) > 1 else 100_000)
 print("return of the last evaluation: ", round(result.last("eval/mean_action"), 1))
 print("action where every reading is 0:", result.policy(np.zeros(8)))
 

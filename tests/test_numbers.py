@@ -83,8 +83,8 @@ class TestVariance:
         middle = {gamma: median(row["eta"].values()) for gamma, row in left.items()}
         assert "about -4 at 0.997, -19 at 0.99 and -2,300 at 0.9" in text
         assert [round(middle["0.997"]), round(middle["0.99"]), round(middle["0.9"], -2)] == [-4, -19, -2300]
-        paper = row_of("dm-cartpole-swingup-gamma", "cv-paper")
-        assert "has reached -0.4 after 200 updates (`cv-paper`, ratio 0.98)" in text
+        paper = row_of("dm-cartpole-swingup-gamma", "cv")
+        assert "has reached -0.4 after 200 updates (`cv`, ratio 0.98)" in text
         assert round(median(paper["eta"].values()), 1) == -0.4
         assert round(paper["ratio"]["value"], 2) == 0.98
         ((_, *cells),) = rows("docs/variance.md", "| | w0 |")
@@ -94,7 +94,7 @@ class TestVariance:
         assert "CV's variance is 10^48 times that of ES. `auto` measures 1.00." in page(
             "results/variance/chosen-coefficients.md"
         )
-        assert round(math.log10(row_of("lqr-init", "cv-paper")["ratio"]["value"])) == 48
+        assert round(math.log10(row_of("lqr-init", "cv")["ratio"]["value"])) == 48
         assert rounded("1.00", row_of("lqr-init", "auto")["ratio"]["value"])
         assert "0.03 of the total variance of ES on a trained swimmer, and six times" in page(
             "results/variance/chosen-coefficients.md"
@@ -104,7 +104,7 @@ class TestVariance:
 
     def test_gains(self) -> None:
         (untrained, trained), task = ("gain-1000", "gain-policy"), ""
-        names = {untrained: ("es", "cv-paper", "auto", "auto-policy"), trained: ("es", "auto", "auto-policy")}
+        names = {untrained: ("es", "cv", "auto", "auto-policy"), trained: ("es", "auto", "auto-policy")}
         for file, head in (
             (untrained, "| change of return | step | ES | CV (paper)"),
             (trained, "| change of return | step | ES | auto |"),
@@ -116,7 +116,7 @@ class TestVariance:
 
     def test_gains_over_es(self) -> None:
         def over(name: str, step: str) -> list[float]:
-            return whole(gain(name, "cv-paper", step, "over_es"))
+            return whole(gain(name, "cv", step, "over_es"))
 
         says("results/variance/chosen-coefficients.md", "(CV over ES by", over("walker2d-gain-1000", "sign 0.01"))
         says(

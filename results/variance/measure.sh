@@ -8,7 +8,7 @@ set -u
 HERE=${HERE:-$(dirname "$0")}
 RUNS=${RUNS:-runs/variance}
 QUELL=${QUELL:-quell}
-METHODS=ortho,gcmc,qmc,cv-paper,cv,auto
+METHODS=ortho,gcmc,qmc,cv,cv-moments,auto
 PHASE=$1
 shift
 for TASK in "$@"; do

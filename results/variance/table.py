@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-ROWS = ("ortho", "gcmc", "qmc", "cv-paper", "cv", "auto")
+ROWS = ("ortho", "gcmc", "qmc", "cv", "cv-moments", "auto")
 TASKS = (
     *("lqr", "swimmer", "halfcheetah", "walker2d", "roboschool-pong", "roboschool-halfcheetah", "bipedalwalker"),
     *("dm-cheetah-run", "dm-pendulum-swingup", "dm-cartpole-two-poles", "dm-cartpole-swingup", "dm-cartpole-balance"),

@@ -1,6 +1,6 @@
 """quell: low-variance evolution strategies for reinforcement learning.
 
-    result = quell.train("halfcheetah", method="cv", steps=1_000_000)
+    result = quell.train("halfcheetah", method="natural-cv", steps=1_000_000)
     action = result.policy(obs)
 
 Names are loaded when first used, so that importing quell costs nothing.

@@ -19,6 +19,7 @@ from quell.keywords import Settings
 from quell.perturb import Unperturbed
 from quell.policy.act import actor, to_environment
 from quell.policy.network import Policy
+from quell.presets import instead
 from quell.rollout import Compute
 from quell.runs.checkpoint import load_newest
 from quell.runs.find import newest
@@ -29,13 +30,13 @@ from quell.tasks.foreign.base import ForeignTask
 from quell.tasks.foreign.gym import from_env
 from quell.terminal.progress import Display
 from quell.terminal.stopping import begun
+from quell.terminal.streams import say
 from quell.training.callbacks import Callback, Callbacks, SavedAtExit
 from quell.training.loggers import find_loggers
 from quell.training.loop import run_training
 from quell.training.methods import (
     as_strategies,
     check_memory,
-    falls_back,
     make_config,
     make_policy,
     make_task,
@@ -136,7 +137,7 @@ class Result:
 def train(
     task: str | Any,
     *,
-    method: str = "cv",
+    method: str | None = None,
     preset: Preset = "tuned",
     workers: int | None = None,
     engine: Compute | str | None = None,
@@ -163,7 +164,8 @@ def train(
         asked["horizon"] = given.horizon  # whoever goes on with it need not say so again
     label = str(task) if given is None else given.name
     config = make_config(label, method, preset, as_strategies(asked), given).validate()
-    looking = {"progress": progress, "callbacks": callbacks, "log": log}
+    looking: dict[str, Any] = {"progress": progress, "callbacks": callbacks, "log": log}
+    looking["note"] = instead(label) if progress and method is None else None
     return start(config, compute=compute_for(engine, workers), out=root, name=name, task=given, **looking)
 
 
@@ -197,13 +199,22 @@ def engine_called(name: str, workers: int | None) -> Compute:
 
 
 def start(
-    config: Config, *, compute: Compute, out: Path, name: str | None = None, task: Task | None = None, **looking: Any
+    config: Config,
+    *,
+    compute: Compute,
+    out: Path,
+    name: str | None = None,
+    task: Task | None = None,
+    note: str | None = None,
+    **looking: Any,
 ) -> Result:
-    """Train as a config says; `looking` are `progress`, `callbacks` and `log`."""
+    """Train as a config says; `looking` are `progress`, `callbacks` and `log`. `note` is said before it begins."""
     compute.validate()
     display, others = _onlookers(config, **looking)
     task = task or make_task(config)
     check_memory(config, task, make_policy(config, task))  # complain before a folder exists
+    if note:
+        say(note)
     with display, Run.create(config, out, name) as run:
         try:
             return _go(config, run, compute, task, display, others)
@@ -265,8 +276,7 @@ def _onlookers(
         if not isinstance(callback, Callback):
             raise UsageError(f"callbacks are objects of classes derived from quell.Callback, not {callback!r:.80}")
     others = [*find_loggers([log] if isinstance(log, str) else log or ()), *looking]
-    method = "cv (plain ES here)" if falls_back(config) else config.method
-    return Display(f"{config.task} {method}", config.steps) if progress else Callback(), others
+    return Display(f"{config.task} {config.combination}", config.steps) if progress else Callback(), others
 
 
 def _task_of(config: Config, env: Any, untrusted: Mapping[str, Any]) -> Task:

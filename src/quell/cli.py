@@ -15,7 +15,7 @@ from quell.terminal.stopping import heard
 from quell.terminal.streams import open_all, say, spell_out
 
 COMMANDS = {
-    "train": "train a policy: quell train TASK --method cv",
+    "train": "train a policy: quell train TASK --method es",
     "resume": "continue a run from its newest checkpoint",
     "eval": "play many episodes with a run's policy and report the returns",
     "play": "film a run's policy (mp4 or gif)",
@@ -41,7 +41,7 @@ usage: quell COMMAND [OPTIONS]      quell COMMAND --help
 commands:
 {commands}
 
-example: quell train halfcheetah --method cv --steps 1000000
+example: quell train halfcheetah --method natural-cv --steps 1000000
 """
 
 

@@ -30,7 +30,7 @@ STRATEGIES = ("policy", "directions", "estimator", "step")
 """The settings of a config that are strategies."""
 LONGEST_NAME = 200
 """Characters of a task's name."""
-KEYWORDS = ("engine", "workers", "out", "name", "progress", "callbacks", "log")
+KEYWORDS = ("method", "engine", "workers", "out", "name", "progress", "callbacks", "log")
 """What `quell.train` takes besides settings."""
 ELSEWHERE = {
     **{"algo": ("method",), "algorithm": ("method",), "env_kwargs": ("task_settings",)},
@@ -54,8 +54,6 @@ class Config:
 
     task: str
     """What to train on; `quell tasks` lists the names."""
-    method: str = "cv"
-    """What the strategies below are called together; `quell methods` lists the names."""
     preset: Preset = "tuned"
     """Whose settings are the defaults: tuned (ours, where the paper's do poorly) or paper (the paper's exactly)."""
     steps: Annotated[int, SIZE] = 1_000_000
@@ -100,6 +98,20 @@ class Config:
     """How a gradient is formed from the episodes."""
     step: Step = field(default_factory=Adam)
     """What becomes of theta once a gradient is there."""
+
+    @property
+    def method(self) -> str:
+        """What the strategies are called together: a name of `quell methods`, or "custom"."""
+        from quell.presets import method_of
+
+        return method_of(self)
+
+    @property
+    def combination(self) -> str:
+        """The same, with the parts of a custom one: "custom (policy-gradient, adam)"."""
+        from quell.presets import combination_of
+
+        return combination_of(self)
 
     def validate(self) -> "Config":
         """The same with plain numbers; a UsageError names the first setting that makes no sense."""
@@ -188,7 +200,7 @@ class Unread(UsageError):
         known = list(flatten(self.config))
         shortened = [key.rpartition(".")[2] for key in known if ".critic." not in key]
         here = [*self.others, *known, *shortened]
-        refused = f"method {self.config.method!r} reads no setting {spelled(self.name)!r}"
+        refused = f"method {self.config.combination!r} reads no setting {spelled(self.name)!r}"
         if there := [name for name in ELSEWHERE.get(self.name, ()) if name in here]:
             return f"{refused}: what other libraries call so is {shown(there[0])} here"
         hint = did_you_mean(self.name, here, shown)

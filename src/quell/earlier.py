@@ -17,13 +17,17 @@ ESTIMATORS = {
     "advantage-gradient": "actor-critic",
 }
 """Old name -> new name, where the fields are the same."""
+METHODS = {"natural-cv": ("cv",), "es": ("cv",), "trpo-paper": ("trpo",), "ppo-paper": ("ppo",)} | {
+    f"ppo-paper+{switches}": (f"ppo+{switches}",) for switches in ("s", "a", "m", "s+a", "s+m", "a+m", "s+a+m")
+}
+"""Method -> what its records may be called in archives: a preset once swapped strategies under one name."""
 NEVER_SET: Values = {"last_gamma": None, "last_trace": None, "rise": 1.0}
 """Fields that are gone, and the value that means nothing was asked for."""
 
 
 def translated(values: Mapping[str, Any]) -> Values:
     """The settings of a run in today's words."""
-    found = dict(values)
+    found = {name: value for name, value in values.items() if name != "method"}  # it follows from the strategies
     if isinstance(estimator := found.get("estimator"), Mapping) and isinstance(estimator.get("name"), str):
         found["estimator"] = _estimator(dict(estimator))
     return found

@@ -41,7 +41,7 @@ def mean(runs: list[float]) -> float:
 def test_no_row_is_lost(found: Grid) -> None:
     """Not one method is above the control variate, by the test or because no seeds overlap."""
     for task, row in found.items():
-        ours = scores(row["cv"])
+        ours = scores(row["natural-cv"])
         for name in OTHERS:
             theirs = scores(row[name])
             assert verdict(theirs, ours)[1] != "above", (task, name)
@@ -53,7 +53,7 @@ def test_over_all_tasks(found: Grid) -> None:
     pooled = {}
     for name in OTHERS:
         both = {task: row for task, row in found.items() if task not in APART}
-        own, theirs = ({task: scores(row[one]) for task, row in both.items()} for one in ("cv", name))
+        own, theirs = ({task: scores(row[one]) for task, row in both.items()} for one in ("natural-cv", name))
         chance = probability_of_improvement(own, theirs)
         pooled[name] = [chance.value, chance.low, chance.high]
     assert len(both) == 22
@@ -65,9 +65,11 @@ def test_over_all_tasks(found: Grid) -> None:
 
 
 def test_trpo_can_be_distinguished_on_lqr_alone(found: Grid) -> None:
-    apart = [task for task, row in found.items() if verdict(scores(row["cv"]), scores(row["trpo"]))[1] == "above"]
+    apart = [
+        task for task, row in found.items() if verdict(scores(row["natural-cv"]), scores(row["trpo"]))[1] == "above"
+    ]
     assert apart == ["lqr", "lqr-302"]
-    higher = [task for task, row in found.items() if mean(scores(row["trpo"])) > mean(scores(row["cv"]))]
+    higher = [task for task, row in found.items() if mean(scores(row["trpo"])) > mean(scores(row["natural-cv"]))]
     told = re.search(r"TRPO has the higher mean in (\w+) rows", page(PAGE))
     assert told
     assert told[1] == COUNTS[len(higher)]
@@ -77,7 +79,7 @@ def against_the_paper(found: Grid, method: str, action: str) -> dict[str, tuple[
     """Task -> mean less the paper's, and p of Welch's test; LQR over the steps where its scores can have been taken."""
     told = {}
     for (task, name), text in SCORES.items():
-        if name == "cv":
+        if name == "natural-cv":
             task = {"lqr": "lqr-302"}.get(task, task)
             ours = [mean(run.final[action]) for run in found[task][method]]
             theirs, spread = map(float, text.split("±"))
@@ -90,11 +92,11 @@ def against_the_paper(found: Grid, method: str, action: str) -> dict[str, tuple[
 
 def test_against_the_papers_control_variate(found: Grid) -> None:
     """Fourteen higher means of sixteen, ten by a test, nine with the paper's own sampled actions."""
-    told = against_the_paper(found, "cv", "mean_action")
+    told = against_the_paper(found, "natural-cv", "mean_action")
     assert {task for task, (gap, _) in told.items() if gap < 0} == {"dm-cartpole-two-poles", "dm-quadruped-escape"}
     unclear = [task for task, (gap, p) in told.items() if gap > 0 and p > 0.05]
     assert set(unclear) == {"dm-pendulum-swingup", "dm-hopper-hop", "dm-hopper-stand", "dm-quadruped-walk"}
-    sampled = against_the_paper(found, "cv", "sampled")
+    sampled = against_the_paper(found, "natural-cv", "sampled")
     assert COUNTS[sum(gap > 0 and p < 0.05 for gap, p in sampled.values())] == "nine"
     assert sampled["lqr-302"][0] < 0
     assert sum(gap > 0 for gap, _ in against_the_paper(found, "trpo", "mean_action").values()) == 12
@@ -102,20 +104,23 @@ def test_against_the_papers_control_variate(found: Grid) -> None:
         assert re.search(
             r"higher on fourteen of (the paper's )?sixteen tasks, and by Welch's test .*above it on ten", page(name)
         )
-    lqr = [mean([mean(run.final[action]) for run in found["lqr-302"]["cv"]]) for action in ("mean_action", "sampled")]
+    lqr = [
+        mean([mean(run.final[action]) for run in found["lqr-302"]["natural-cv"]])
+        for action in ("mean_action", "sampled")
+    ]
     says(PAGE, "LQR-302 hangs on it, with", lqr)
     said = re.search(r"comes from some of the seeds: (\w+), (\w+), (\w+) and (\w+) of five", page(PAGE))
     assert said
     above = {task: float(SCORES[task, "cv"].split("±")[0]) for task in unclear}
     order = ("dm-pendulum-swingup", "dm-hopper-hop", "dm-hopper-stand", "dm-quadruped-walk")
-    assert said.groups() == tuple(COUNTS[sum(x > above[t] for x in scores(found[t]["cv"]))] for t in order)
+    assert said.groups() == tuple(COUNTS[sum(x > above[t] for x in scores(found[t]["natural-cv"]))] for t in order)
 
 
 def test_who_ends_below_where_it_started(found: Grid) -> None:
     """Sampled actions beside sampled ones, and the one seed that is below by mean actions."""
-    ours = [run for row in found.values() for run in row["cv"]]
+    ours = [run for row in found.values() for run in row["natural-cv"]]
     assert all(mean(run.final["sampled"]) > mean(run.untrained) for run in ours)
-    (below,) = [run for run in found["dm-hopper-hop"]["cv"] if run.config.seed == 4]
+    (below,) = [run for run in found["dm-hopper-hop"]["natural-cv"] if run.config.seed == 4]
     task = make_task(below.config)
     policy = make_policy(below.config, task)
     theta = policy.init(generator(below.config.seed, Purpose.INIT))
@@ -127,7 +132,7 @@ def test_who_ends_below_where_it_started(found: Grid) -> None:
 
 
 def test_the_last_digit_decides_on_swimmer(found: Grid) -> None:
-    ours, theirs = scores(found["swimmer"]["cv"]), scores(found["swimmer"]["ars"])
+    ours, theirs = scores(found["swimmer"]["natural-cv"]), scores(found["swimmer"]["ars"])
     says(PAGE, "P(CV above ARS) is 1.00 there because", [min(ours)])
     says(PAGE, "is 1.00 there because 356.4 is above", [max(theirs)])
 
@@ -138,7 +143,7 @@ def test_what_hangs_on_the_episodes(found: Grid) -> None:
     rng, changed, draws = np.random.default_rng(0), Counter[tuple[str, str]](), 400
     for task, row in found.items():
         returns = {name: np.array([run.final["mean_action"] for run in runs]) for name, runs in row.items()}
-        count = returns["cv"].shape[1]
+        count = returns["natural-cv"].shape[1]
         as_printed = marks({name: values.mean(axis=1) for name, values in returns.items()})
         for _ in range(draws):
             drawn = rng.integers(count, size=count)
@@ -149,7 +154,7 @@ def test_what_hangs_on_the_episodes(found: Grid) -> None:
     assert {key for key, times in changed.items() if times >= 0.13 * draws} == {
         (task, name) for name, tasks in often.items() for task in tasks
     }
-    own = {task: times / draws for (task, name), times in changed.items() if name == "cv"}
+    own = {task: times / draws for (task, name), times in changed.items() if name == "natural-cv"}
     assert own.pop("humanoid") == pytest.approx(0.1, abs=0.05)
     assert max(own.values()) < 0.04
 
@@ -160,7 +165,7 @@ def marks(row: dict[str, np.ndarray]) -> dict[str, tuple[bool, str]]:
     return {
         name: (
             bool(min(row[best]) <= max(values)) and verdict(row[best], values)[1] != "above",
-            verdict(row["cv"], values)[1] if name != "cv" else "",
+            verdict(row["natural-cv"], values)[1] if name != "natural-cv" else "",
         )
         for name, values in row.items()
     }
@@ -173,11 +178,11 @@ def test_how_much_each_method_was_tuned() -> None:
         for record in read_group(file.parent):
             runs[record.config.method] += 1
             steps[record.config.method] += record.config.steps
-    names = ("cv", "ppo", "es", "ars", "trpo")
+    names = ("natural-cv", "ppo", "es", "ars", "trpo")
     counted = [n for name in names for n in (runs[name], steps[name] / 1e6)]
     says("results/tuning/README.md", "In all:", counted)
     says(PAGE, "the records of tuning hold", counted)
-    fewer = [steps["cv"] / steps[name] for name in ("ppo", "ars")]
+    fewer = [steps["natural-cv"] / steps[name] for name in ("ppo", "ars")]
     says(PAGE, "with 41: ES, ARS and PPO got", fewer)
     says("README.md", "In steps, these three got", fewer)
     says("results/tuning/README.md", "ES, ARS and PPO got", fewer)
@@ -186,11 +191,15 @@ def test_how_much_each_method_was_tuned() -> None:
 @pytest.mark.parametrize(
     ("before", "task", "methods"),
     [
-        ("* dm-quadruped-walk (", "dm-quadruped-walk", ("cv", "trpo", "ppo")),
-        ("on roboschool-halfcheetah (", "roboschool-halfcheetah", ("cv", "ppo", "trpo")),
-        ("TRPO (2008, 2052, 2012, 1838); on dm-quadruped-escape (", "dm-quadruped-escape", ("cv", "ppo", "trpo")),
-        ("one seed of five lands badly (", "gym:LunarLander-v3", ("cv", "trpo", "ppo")),
-        ("* bipedalwalker walks on every seed (", "bipedalwalker", ("cv",)),
+        ("* dm-quadruped-walk (", "dm-quadruped-walk", ("natural-cv", "trpo", "ppo")),
+        ("on roboschool-halfcheetah (", "roboschool-halfcheetah", ("natural-cv", "ppo", "trpo")),
+        (
+            "TRPO (2008, 2052, 2012, 1838); on dm-quadruped-escape (",
+            "dm-quadruped-escape",
+            ("natural-cv", "ppo", "trpo"),
+        ),
+        ("one seed of five lands badly (", "gym:LunarLander-v3", ("natural-cv", "trpo", "ppo")),
+        ("* bipedalwalker walks on every seed (", "bipedalwalker", ("natural-cv",)),
     ],
 )
 def test_seeds(found: Grid, before: str, task: str, methods: tuple[str, ...]) -> None:
@@ -200,8 +209,8 @@ def test_seeds(found: Grid, before: str, task: str, methods: tuple[str, ...]) ->
 @pytest.mark.parametrize(
     ("before", "task", "method"),
     [
-        ("halfcheetah reaches", "halfcheetah", "cv"),
-        ("* ant:", "ant", "cv"),
+        ("halfcheetah reaches", "halfcheetah", "natural-cv"),
+        ("* ant:", "ant", "natural-cv"),
         ("value network, GAE):", "halfcheetah", "trpo"),
         ("epochs, clipping) against RL Zoo:", "hopper", "ppo"),
         ("on hopper (2410; CleanRL 2814),", "walker2d", "ppo"),
@@ -217,10 +226,10 @@ def test_means(found: Grid, before: str, task: str, method: str) -> None:
 
 
 def test_readme(found: Grid) -> None:
-    says("README.md", "some seeds get up and some do not (", scores(found["dm-quadruped-walk"]["cv"]))
+    says("README.md", "some seeds get up and some do not (", scores(found["dm-quadruped-walk"]["natural-cv"]))
 
 
 def test_seeds_that_are_left_behind(found: Grid) -> None:
     tasks = ("hopper", "dm-cartpole-balance", "dm-cartpole-swingup", "swimmer", "inverted-pendulum")
     says("docs/natural.md", "where the control variate leaves none (", [min(scores(found[t]["trpo"])) for t in tasks])
-    says("docs/natural.md", "where TRPO leaves none (", [min(scores(found["gym:LunarLander-v3"]["cv"]))])
+    says("docs/natural.md", "where TRPO leaves none (", [min(scores(found["gym:LunarLander-v3"]["natural-cv"]))])

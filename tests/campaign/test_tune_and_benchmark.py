@@ -34,7 +34,7 @@ def pretend(job: object, value: float) -> None:
 
 def test_a_search_keeps_to_its_protocol(tmp_path: Path) -> None:
     """Every trial once, the best quarter with three more seeds, and the best of those is what it says."""
-    wanted = Search(("hopper", "swimmer"), "cv", 8, 1000, tmp_path / "out", tmp_path / "runs")
+    wanted = Search(("hopper", "swimmer"), "natural-cv", 8, 1000, tmp_path / "out", tmp_path / "runs")
     worth = {trial: float(trial) for trial in range(8)}  # the last trial is best
     ran: list[tuple[int, int]] = []
 
@@ -58,7 +58,7 @@ def test_a_search_keeps_to_its_protocol(tmp_path: Path) -> None:
 
 def test_tasks_count_the_same_whatever_their_scale(tmp_path: Path) -> None:
     """A trial that is best on two tasks of three wins, by however little."""
-    wanted = Search(("hopper", "swimmer", "lqr-302"), "cv", 2, 1000, tmp_path / "out", tmp_path / "runs")
+    wanted = Search(("hopper", "swimmer", "lqr-302"), "natural-cv", 2, 1000, tmp_path / "out", tmp_path / "runs")
     for trial, values in ((0, (1.0, 1.0, 0.0)), (1, (0.9, 0.9, 1e6))):
         for task, value in zip(wanted.tasks, values, strict=True):
             pretend(wanted.job(trial, task, FIRST_SEED), value)
@@ -92,9 +92,9 @@ def _record(task: str, method: str, seed: int, score: float) -> Record:
 
 
 def test_a_table_marks_the_best_and_what_seeds_do_not_tell_from_it() -> None:
-    scores = {"cv": (10, 11, 12, 13), "es": (9, 11, 12, 14), "ars": (1, 2, 3, 4), "ppo": (30,)}
+    scores = {"natural-cv": (10, 11, 12, 13), "es": (9, 11, 12, 14), "ars": (1, 2, 3, 4), "ppo": (30,)}
     found = grid([_record("hopper", m, seed, x) for m, xs in scores.items() for seed, x in enumerate(xs)])
-    lines = table(found, ("cv", "es", "ars"), seconds={("hopper", "es"): 5.0}, published={}).splitlines()
+    lines = table(found, ("natural-cv", "es", "ars"), seconds={("hopper", "es"): 5.0}, published={}).splitlines()
     assert lines[2] == "| hopper | 1e3 | **11.5 ± 1.3 (4)** | **11.5 ± 2.1 (4)** | 2.5 ± 1.3 (4) |"
     assert lines[3] == "| mean rank |  | 1.5 | 1.5 | 3.0 |"
     assert lines[7].startswith("| hopper | 0.50 [")
@@ -105,9 +105,15 @@ def test_a_table_marks_the_best_and_what_seeds_do_not_tell_from_it() -> None:
 
 def test_a_table_ends_in_a_row_over_all_tasks() -> None:
     """LQR apart, and tasks that both methods have been run on; how many is told."""
-    runs = [_record(t, m, s, s + 10.0 * (m == "cv")) for t in ("hopper", "ant") for m in ("cv", "es") for s in range(4)]
-    runs += [_record("lqr", m, 0, 0.0) for m in ("cv", "es")] + [_record("ant", "ars", s, 5.0) for s in range(4)]
-    lines = table(grid(runs), ("cv", "es", "ars"), seconds={}, published={}).splitlines()
+    runs = [
+        _record(t, m, s, s + 10.0 * (m == "natural-cv"))
+        for t in ("hopper", "ant")
+        for m in ("natural-cv", "es")
+        for s in range(4)
+    ]
+    runs += [_record("lqr", method, 0, 0.0) for method in ("natural-cv", "es")]
+    runs += [_record("ant", "ars", seed, 5.0) for seed in range(4)]
+    lines = table(grid(runs), ("natural-cv", "es", "ars"), seconds={}, published={}).splitlines()
     (last,) = [line for line in lines if line.startswith("| all tasks but lqr | ")]
     both, one = last.strip("| ").split(" | ")[1:]
     assert both == f"{probability_of_improvement(*({t: range(i, i + 4) for t in 'ab'} for i in (10, 0))):.2f} (2)"
@@ -115,9 +121,9 @@ def test_a_table_ends_in_a_row_over_all_tasks() -> None:
 
 
 def test_ranks_are_over_tasks_that_all_have() -> None:
-    rows = [("hopper", "cv", 1.0), ("hopper", "es", 2.0), ("swimmer", "cv", 9.0)]
+    rows = [("hopper", "natural-cv", 1.0), ("hopper", "es", 2.0), ("swimmer", "natural-cv", 9.0)]
     found = grid([_record(task, method, 0, score) for task, method, score in rows])
-    assert mean_ranks(found, ("cv", "es", "ars")) == {"cv": 2.0, "es": 1.0}
+    assert mean_ranks(found, ("natural-cv", "es", "ars")) == {"natural-cv": 2.0, "es": 1.0}
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +184,7 @@ def test_rendering_nothing_is_refused(tmp_path: Path) -> None:
     from quell.errors import UsageError
 
     with pytest.raises(UsageError, match="no records"):
-        render(tmp_path, ("cv", "es"))
+        render(tmp_path, ("natural-cv", "es"))
 
 
 def test_the_page_on_natural_steps_prints_what_was_measured() -> None:
@@ -193,12 +199,12 @@ def test_the_page_on_natural_steps_prints_what_was_measured() -> None:
         gains = {gain["name"]: gain["gain"] for gain in facts["gains"]}
         made = [
             f"{x['value']:.1e} [{x['low']:.0e}, {x['high']:.0e}]"
-            for x in (found[name][kind] for kind in ("ratio", "bias") for name in ("pg-advantage", "cv-advantage"))
+            for x in (found[name][kind] for kind in ("ratio", "bias") for name in ("actor-critic", "natural-cv"))
         ]
         made += [
             f"{x['value']:+.1f} [{x['low']:+.0f}, {x['high']:+.0f}]"
-            for x in (gains[name] for name in ("es", "pg-advantage", "cv-advantage"))
+            for x in (gains[name] for name in ("es", "actor-critic", "natural-cv"))
         ]
         assert cells == made, (task, place)
-        biases = [found[name]["bias"] for name in ("pg-advantage", "cv-advantage")]
+        biases = [found[name]["bias"] for name in ("actor-critic", "natural-cv")]
         assert all(bias["low"] <= 0 <= bias["high"] for bias in biases), "the page says that every interval contains 0"

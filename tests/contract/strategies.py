@@ -17,7 +17,8 @@ from quell.estimate.control_variate.discount import FixedDiscounts
 from quell.estimate.control_variate.discounted import DiscountedColumns
 from quell.perturb import Unperturbed
 from quell.perturb.gaussian import Gaussian
-from quell.training.methods import METHODS, make_config
+from quell.presets import METHODS
+from quell.training.methods import make_config
 
 SIGMA = 0.3
 

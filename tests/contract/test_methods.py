@@ -13,11 +13,12 @@ import pytest
 
 import quell.tasks
 from quell.estimate import Problem
+from quell.presets import METHODS
 from quell.rollout import Engine
 from quell.rollout.cpu import Cpu
 from quell.tasks.base import Task
 from quell.training.iteration import Trainer
-from quell.training.methods import METHODS, make_config
+from quell.training.methods import make_config
 
 OTHERS = ["gym:CartPole-v1", "gym:Pendulum-v1", "envpool:CartPole-v1"]  # one each of what users bring
 TASKS = [name for name in [*quell.tasks.names(), *OTHERS] if name != "dm-quadruped-escape"]  # which is slow

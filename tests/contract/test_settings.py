@@ -24,7 +24,8 @@ from quell.config import STRATEGIES, Config, flatten, from_dict, full_name, repl
 from quell.errors import UsageError
 from quell.estimate.control_variate.discount import FixedDiscounts
 from quell.policy.network import Policy
-from quell.training.methods import METHODS, make_config
+from quell.presets import METHODS
+from quell.training.methods import make_config
 
 PRESETS = ("paper", "tuned")
 CASES = list(itertools.product(METHODS, PRESETS))
@@ -79,8 +80,7 @@ class Watch:
 )
 def test_every_setting_is_read(method: str, preset: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two iterations in this process. A field that is not read must be refused where it is not its default."""
-    task = "swimmer" if (method, preset) == ("cv", "tuned") else "lqr"  # where it falls back to another estimator
-    config = make_config(task, method, preset, SHORT).validate()
+    config = make_config("swimmer" if method == "natural-cv" else "lqr", method, preset, SHORT).validate()
     forget_everything_compiled()
     found = dict(strategies_of(config))
     with monkeypatch.context() as patch:
@@ -138,12 +138,12 @@ SILENT: list[tuple[str, str, str, str, Any]] = [
     ("lqr", "pg", "--sigma", "sigma", 0.1),
     ("lqr", "pg", "--directions.sigma", "directions.sigma", 0.1),
     ("lqr", "pg", "--shaping", "shaping", "ranks"),
-    ("lqr", "trpo", "--clip", "clip", 0.1),
-    ("lqr", "ppo", "--kl-penalty", "kl_penalty", 0.5),
+    ("lqr", "trpo-paper", "--clip", "clip", 0.1),
+    ("lqr", "ppo-paper", "--kl-penalty", "kl_penalty", 0.5),
     ("lqr", "det", "--init-std", "init_std", 0.3),
     ("lqr", "det", "--learn-std", "learn_std", False),
-    ("swimmer", "cv", "--rate", "rate", 1e-3),
-    ("swimmer", "cv", "--shrinkage", "shrinkage", 3.0),
+    ("swimmer", "natural-cv", "--rate", "rate", 1e-3),
+    ("swimmer", "natural-cv", "--shrinkage", "shrinkage", 3.0),
     ("lqr", "cv --preset paper", "--trace", "trace", "0.5"),
     ("lqr", "cv --preset paper", "--gammas", "gammas", (0.5,)),
     ("lqr", "es --step sgd", "--b1", "b1", 0.5),
@@ -254,7 +254,7 @@ def test_a_critics_setting_is_pointed_to(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_an_ambiguous_flag_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", "lqr", "--preset", "paper", "--rate", "0.1"]) == 2
+    assert main(["train", "lqr", "--method", "cv", "--rate", "0.1"]) == 2
     assert "`--rate ...` could be `--estimator.columns.discount.rate ...` or" in capsys.readouterr().err
     assert main(["train", "swimmer", "--decay", "0.1"]) == 2
     assert "step.decay" in capsys.readouterr().err

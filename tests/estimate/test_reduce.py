@@ -15,7 +15,7 @@ from quell.estimate.policy_gradient import padded_length
 from quell.estimate.reduce import LARGE, LEAVES, TOGETHER, Tree, _alike, blocks, shards
 from quell.policy import Policy
 from quell.policy.fisher import Metric, factors
-from quell.training.methods import NATURAL_CV
+from quell.presets import NATURAL_CV
 
 RNG = np.random.default_rng(0)
 

@@ -20,7 +20,10 @@ FEW = ["--pairs", "2", "--sigma", "0.02"]
 @pytest.mark.parametrize("task", ["dm-pendulum-swingup", pytest.param("dm-hopper-hop", marks=pytest.mark.slow)])
 def test_a_run_without_reward_says_so(task: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("dm_control")
-    assert main(["train", task, "--method", "cv", *TIMID, "--steps", "1", "--out", str(tmp_path), "--name", "x"]) == 0
+    assert (
+        main(["train", task, "--method", "natural-cv", *TIMID, "--steps", "1", "--out", str(tmp_path), "--name", "x"])
+        == 0
+    )
     assert "no reward was seen" in capsys.readouterr().out
 
 
@@ -28,9 +31,9 @@ def test_tables_figures_and_pages_of_such_runs_are_made(tmp_path: Path, capsys: 
     pytest.importorskip("dm_control")
     pytest.importorskip("matplotlib")
     summaries = tmp_path / "results" / "tuned-1" / "records"
-    for method in ("es", "cv"):
+    for method in ("es", "natural-cv"):
         arguments = ["--method", method, "--steps", "1", "--out", str(tmp_path / "runs"), "--name", "x"]
-        assert main(["train", "dm-pendulum-swingup", *arguments, *(TIMID if method == "cv" else FEW)]) == 0
+        assert main(["train", "dm-pendulum-swingup", *arguments, *(TIMID if method == "natural-cv" else FEW)]) == 0
         path = tmp_path / "runs" / "dm-pendulum-swingup" / method / "x"
         record_of(load(path), 2, "").write(summaries / f"dm-pendulum-swingup-{method}-0.json")
         assert main(["eval", str(path), "--episodes", "2", "--workers", "1"]) == 0

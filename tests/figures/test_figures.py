@@ -23,8 +23,9 @@ from quell.figures.runs import curve_panels, curves, improvement_bars
 from quell.figures.style import LOOKS, looks, new_figure, on_common_steps, save
 from quell.figures.theory import SAMPLES, variance_against_rho
 from quell.figures.variance import variance_figure
+from quell.paper.published import PPO_METHODS
+from quell.presets import METHODS
 from quell.stats import MeanStd
-from quell.training.methods import METHODS
 from quell.variances.rows import BASES
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -75,16 +76,16 @@ def test_the_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 def test_methods_and_estimators_have_looks_of_their_own() -> None:
     assert {*("es", "cv", "ortho", "gcmc", "qmc", "pg", "det", "ppo", "trpo"), *BASES} <= LOOKS.keys()
-    for name, look in looks(["something", "es", "auto-ortho", "cv gamma=0.9", "ppo+s"]).items():
-        assert look == looks([name])[name] or name == "ppo+s", "a known name looks the same in any company"
-    assert looks(["auto-ortho"])["auto-ortho"] == replace(LOOKS["auto"], line=LOOKS["ortho"].line)
+    for name, look in looks(["something", "es", "cv-ortho", "cv gamma=0.9", "ppo-paper+s"]).items():
+        assert look == looks([name])[name] or name == "ppo-paper+s", "a known name looks the same in any company"
+    assert looks(["cv-ortho"])["cv-ortho"] == replace(LOOKS["cv"], line=LOOKS["ortho"].line)
     assert looks(["cv gamma=0.9"])["cv gamma=0.9"] == LOOKS["cv"]
     paper = [LOOKS[name] for name in ("es", "ortho", "gcmc", "qmc", "cv", "pg")]
     assert len({look.colour for look in paper}) == len(paper)
 
 
 def test_no_two_methods_of_the_paper_look_the_same() -> None:
-    ablation = ("ppo", "ppo+s", "ppo+a", "ppo+s+a", "ppo+s+m", "ppo+a+m", "ppo+s+a+m", "cv")
+    ablation = (*PPO_METHODS, "cv")
     assert set(ablation) <= METHODS.keys()
     assert len(set(looks(ablation).values())) == len(ablation)
 
@@ -252,7 +253,7 @@ def test_a_measurement(tmp_path: Path, drawn: list[Any]) -> None:
     assert [dot.get_xdata()[0] for dot in dots] == [row["ratio"]["value"] for row in values["rows"]]
     assert [dot.get_color() for dot in dots] == [LOOKS[name].colour for name in names]
     assert sum(bar.get_width() for bar in shares.patches) == pytest.approx(len(names), rel=1e-4)
-    assert colours(gains) == {name: LOOKS[name].colour for name in ("es", "cv-paper", "auto", "auto-policy")}
+    assert colours(gains) == {name: LOOKS[name].colour for name in ("es", "cv", "auto", "auto-policy")}
     assert "hopper, init: return" in drawn[0].get_suptitle()
 
 
@@ -270,7 +271,7 @@ def test_a_sweep(tmp_path: Path, drawn: list[Any]) -> None:
     values = json.loads((RESULTS / "variance/dm-cartpole-swingup-std.json").read_text())
     variance_figure(values, tmp_path / "s.png")
     (axes,) = drawn[0].axes
-    assert colours(axes) == {name: LOOKS[name].colour for name in ("es", "cv-paper", "cv", "auto")}
+    assert colours(axes) == {name: LOOKS[name].colour for name in ("es", "cv", "cv-moments", "auto")}
     assert axes.lines[0].get_xdata().tolist() == [0.03, 0.1, 0.3, 1]
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
     assert axes.get_xlabel() == "action std"

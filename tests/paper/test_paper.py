@@ -42,7 +42,7 @@ def test_published_scores() -> None:
     assert len(LABELS) == 16
     found = [SCORES.get(at) for at in (("swimmer", "cv"), ("lqr", "qmc"), ("lqr", "ppo"))]
     assert found == ["237±33", "-5634±1059", None]
-    assert SCORES["dm-hopper-hop", "ppo+s+a+m"] == "46.4"
+    assert SCORES["dm-hopper-hop", "ppo-paper+s+a+m"] == "46.4"
     assert len(SCORES) == 16 * 6 + 13 * 3 + 6 * 6
     printed = {method: SCORES["dm-cheetah-run", method] for method in ENTRIES["table-es"].methods}
     assert bold({name: MeanStd(*map(float, text.split("±"))) for name, text in printed.items()}) == {"es", "cv"}

@@ -41,9 +41,9 @@ def test_linear_by_name_on_the_command_line(tmp_path: Path) -> None:
     assert quell.load(tmp_path / "gym-CartPole-v1/es/x").policy.policy.layers == [(4, 2)]
 
 
-@pytest.mark.parametrize("method", ["es", "pg", "cv"])
+@pytest.mark.parametrize("method", ["es", "pg", "natural-cv"])
 def test_a_network_of_ones_own_trains_and_goes_on(method: str, tmp_path: Path) -> None:
-    chosen = {"estimator": "control-variate", "step": "adam"} if method == "cv" else {}
+    chosen = {"estimator": "control-variate", "step": "adam"} if method == "natural-cv" else {}
     settings = {**SHORT, **chosen, "policy": CorrectedPolicy(init_std=0.5), "batch_steps": 0}
     whole = quell.train("lqr-302", method=method, out=tmp_path, **settings)
     half = quell.train("lqr-302", method=method, out=tmp_path, **{**settings, "steps": 100, "workers": 2})

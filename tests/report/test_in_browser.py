@@ -199,7 +199,7 @@ def test_returns_can_be_read_on_a_phone(page: Browser) -> None:
 
 def test_long_names_leave_room_on_a_phone(window: Browser, tmp_path: Path) -> None:
     for number, (lr, pairs) in enumerate([(0.01, 5), (0.03, 10)]):
-        run = made_up("dm-cartpole-two-poles", "ppo+s+a+m", 0, 1234.0, lr=lr, pairs=pairs)
+        run = made_up("dm-cartpole-two-poles", "ppo-paper+s+a+m", 0, 1234.0, lr=lr, pairs=pairs)
         run.write(tmp_path / f"{number}.json")
     with Run.create(make_config("swimmer"), tmp_path, "a" * 60):
         (tmp_path / "report.html").write_text(build([tmp_path], title="long", newest=standing(*run_folders(tmp_path))))

@@ -104,7 +104,7 @@ def test_all_runs_of_a_folder_are_shown_and_the_newest_named(
 def test_everything_committed() -> None:
     data = data_of(build([ROOT / "results"], title="results"))
     assert data["variance"]
-    assert {"es", "cv", "cv moments"} <= {method["name"] for group in data["methods"] for method in group}
+    assert {"es", "cv", "natural-cv"} <= {method["name"] for group in data["methods"] for method in group}
     titles = [one["title"] for one in data["variance"]]
     assert len(set(titles)) == len(titles), "a card has a title of its own"
     assert {"benchmark", "paper-large-start-1", "paper-large-start-1000000"} <= set(data["groups"])
@@ -113,15 +113,15 @@ def test_everything_committed() -> None:
 def test_methods_look_as_in_the_figures(tmp_path: Path) -> None:
     write_group(tmp_path, [made_up("swimmer", method, 0, 1.0) for method in ("es", "ortho", "cv", "det")])
     (tmp_path / "v.json").write_text(
-        json.dumps({"task": "lqr", "at": "init", "rows": [{"name": "auto", "ratio": {"value": 0.5}}]})
+        json.dumps({"task": "lqr", "at": "init", "rows": [{"name": "cv-moments", "ratio": {"value": 0.5}}]})
     )
     data = data_of(build([tmp_path], title="looks"))
     colours = {method["name"]: (method["colour"], method["dash"]) for method in data["methods"][0]}
     for name in ("es", "cv", "ortho"):
         assert colours[name][0] == LOOKS[name].colour
-    assert (colours["cv"][1], colours["ortho"][1]) == ("", "7 3")
+    assert (colours["es"][1], colours["ortho"][1]) == ("", "7 3")
     assert colours["det"][0] == "", "black is the page's own ink"
-    assert data["variance"][0]["rows"][0]["colour"] == LOOKS["auto"].colour
+    assert data["variance"][0]["rows"][0]["colour"] == LOOKS["cv-moments"].colour
 
 
 def names(page: str) -> dict[str, list[int]]:
@@ -243,20 +243,23 @@ def test_results_that_compare_by_themselves_stay_a_group(tmp_path: Path) -> None
     }
 
 
-def test_the_rival_is_what_was_trained_not_what_it_is_called(tmp_path: Path) -> None:
-    """A policy gradient called es is no ES, and gets a verdict of its own; plain ES called cv is ES."""
+def test_the_rival_is_what_was_trained_not_how_it_was_asked_for(tmp_path: Path) -> None:
+    """Over ES, the paper's control variate, the default and a custom combination; plain ES asked for as cv is ES."""
     seeds_of("es", POOR, tmp_path / "a")
     seeds_of("cv", GOOD, tmp_path / "a")
-    seeds_of("es", [1000 + x for x in GOOD], tmp_path / "b", estimator="policy-gradient")
+    seeds_of("natural-cv", [500 + x for x in GOOD], tmp_path / "a")
+    seeds_of("es", [1000 + x for x in GOOD], tmp_path / "b", estimator="actor-critic")
     verdicts = {name: row["verdict"] for name, row in rows_of(tmp_path).items()}
-    assert verdicts == {"CV": "above ES", "ES": "", "custom (policy-gradient, adam)": "above ES"}
-    (group,) = headline_of(tmp_path)
-    assert "custom (policy-gradient, adam) against ES: above on 1 task." in group["sentences"]
-    fallen = seeds_of("cv", GOOD, tmp_path / "c", estimator="es")
-    assert {name: row["verdict"] for name, row in rows_of(tmp_path / "a/seeds/swimmer-es", fallen).items()} == {
-        "ES method cv": "",
-        "ES method es": "",
+    assert verdicts == {
+        "CV": "above ES",
+        "natural CV": "above ES",
+        "ES": "",
+        "custom (actor-critic, adam)": "above ES",
     }
+    (group,) = headline_of(tmp_path)
+    assert "custom (actor-critic, adam) against ES: above on 1 task." in group["sentences"]
+    seeds_of("cv", [2000 + x for x in POOR], tmp_path / "c", estimator="es")
+    assert set(rows_of(tmp_path / "c")) == {"ES"}
 
 
 def test_a_single_run_does_not_take_the_rivals_place(tmp_path: Path) -> None:

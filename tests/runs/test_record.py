@@ -111,7 +111,7 @@ def test_every_committed_record_can_be_read() -> None:
     for group in (RESULTS / "paper").glob("paper-*"):
         assert all(run.untrained and run.curve["steps"] for run in read_group(group))
     learned = read_group(RESULTS / "learning")
-    assert {"cv-moments", "cv", "es"} <= {run.name for run in learned}
+    assert {"custom-moments", "cv", "es"} <= {run.name for run in learned}
 
 
 def test_a_folder_is_a_record_too(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_pairs_follow_from_the_lengths_so_far() -> None:
 @pytest.mark.parametrize(("task", "pairs"), [("hopper", 100), ("ant", 10), ("gym:CartPole-v1", 10)])
 def test_the_first_batch_is_as_long_as_the_task_says(task: str, pairs: int) -> None:
     """A guess of 20 steps would spend 200,000 on an ant, whose first episodes last 1,000."""
-    trainer = Trainer(make_config(task, "cv", "tuned", {"batch_steps": 4000}).validate(), Cpu(workers=1))
+    trainer = Trainer(make_config(task, "natural-cv", "tuned", {"batch_steps": 4000}).validate(), Cpu(workers=1))
     try:
         assert trainer.pairs(trainer.initial_state()) == pairs
     finally:
@@ -52,7 +52,7 @@ def test_the_first_batch_is_as_long_as_the_task_says(task: str, pairs: int) -> N
 def test_episodes_of_training_may_be_cut() -> None:
     """As many more of them fill a batch, and evaluations last as long as the task says."""
     settings = {"batch_steps": 1200, "train_horizon": 100, "eval_episodes": 1, "critic.updates": 5}
-    trainer = Trainer(make_config("swimmer", "cv", "tuned", settings).validate(), Cpu(workers=1))
+    trainer = Trainer(make_config("swimmer", "natural-cv", "tuned", settings).validate(), Cpu(workers=1))
     try:
         state, row = trainer.iterate(trainer.initial_state())
         assert (row["episode_length"], row["steps"]) == (100, 1200)
@@ -64,7 +64,7 @@ def test_episodes_of_training_may_be_cut() -> None:
 
 @pytest.mark.usefixtures("in_process")
 def test_a_task_that_never_ends_is_known_from_the_start() -> None:
-    config = make_config("swimmer", "cv", "tuned", {"batch_steps": 6000}).validate()
+    config = make_config("swimmer", "natural-cv", "tuned", {"batch_steps": 6000}).validate()
     trainer = Trainer(config, Cpu(workers=1))
     try:
         assert trainer.pairs(trainer.initial_state()) == 3

@@ -61,8 +61,8 @@ TASKS: dict[str, dict[str, Any]] = {
         ("gym:CartPole-v1", "qmc", {"pairs": 8}),
         ("gym:CartPole-v1", "ppo", {"batch_steps": 300}),
         pytest.param("gym:CartPole-v1", "trpo", {"batch_steps": 300}, marks=pytest.mark.slow),
-        pytest.param("gym:CartPole-v1", "cv", {"batch_steps": 300}, marks=pytest.mark.slow),
-        pytest.param("gym:CartPole-v1", "cv", {"batch_steps": 10**9}, marks=pytest.mark.slow),
+        pytest.param("gym:CartPole-v1", "natural-cv", {"batch_steps": 300}, marks=pytest.mark.slow),
+        pytest.param("gym:CartPole-v1", "natural-cv", {"batch_steps": 10**9}, marks=pytest.mark.slow),
     ],
 )
 @pytest.mark.parametrize("seed", [0, 1])

@@ -65,10 +65,10 @@ def trained(method: str, cores: int, out: Path, task: str = "swimmer", **setting
     ("method", "task", "settings"),
     [
         ("trpo", "swimmer", {}),
-        ("cv", "swimmer", {}),
+        ("natural-cv", "swimmer", {}),
         ("ppo", "gym:CartPole-v1", {"horizon": 200}),
-        ("cv", "hopper", {"policy.hidden": [128, 128]}),
-        ("cv", "swimmer", {"estimator": "control-variate", "step": "adam"}),
+        ("natural-cv", "hopper", {"policy.hidden": [128, 128]}),
+        ("natural-cv", "swimmer", {"estimator": "control-variate", "step": "adam"}),
         ("es", "swimmer", {"step": "natural"}),
     ],
 )

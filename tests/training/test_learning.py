@@ -11,7 +11,7 @@ import quell
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("method", ["es", "cv"])
+@pytest.mark.parametrize("method", ["es", "natural-cv"])
 def test_cartpole_is_solved(method: str, tmp_path: Path) -> None:
     """Discrete actions: 475 of 500, the threshold at which Gymnasium calls it solved, with default settings."""
     result = quell.train("gym:CartPole-v1", method=method, steps=400_000, out=tmp_path, progress=False)

@@ -1,4 +1,4 @@
-"""What a config trains is told by its strategies, whatever it is called."""
+"""A method's name follows from the strategies, and presets do not change these."""
 
 from __future__ import annotations
 
@@ -7,44 +7,66 @@ from typing import Any
 
 import pytest
 
-from quell.config import Preset
-from quell.registry import Elsewhere
-from quell.training.methods import METHODS, make_config, trained
+import quell.tasks
+from quell.config import Config, Preset, flatten
+from quell.estimate.control_variate import ControlVariate
+from quell.presets import METHODS
+from quell.registry import KINDS, Elsewhere
+from quell.training.methods import make_config
+
+PRESETS: tuple[Preset, ...] = ("paper", "tuned")
 
 
 @pytest.mark.parametrize("preset", ["paper", "tuned"])
 @pytest.mark.parametrize("task", ["swimmer", "gym:CartPole-v1", "dm-quadruped-walk", "lqr"])
 def test_a_method_is_called_by_its_name(task: str, preset: Preset) -> None:
-    """Under both presets and on every kind of task; but LQR's preset of cv is plain ES, and is called so."""
-    names = {method: trained(make_config(task, method, preset)) for method in METHODS}
-    fallen = {"cv": "es"} if (task, preset) == ("lqr", "tuned") else {}
-    assert names == {**{method: method for method in METHODS}, **fallen}
-    assert trained(make_config(task, "ppo+m+s", preset)) == "ppo+m+s"
+    """Under both presets and on every kind of task."""
+    configs = {method: make_config(task, method, preset) for method in METHODS}
+    assert {method: config.method for method, config in configs.items()} == {method: method for method in METHODS}
+    assert make_config(task, "ppo-paper+m+s", preset).method == "ppo-paper+s+m"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_preset_chooses_numbers_only(method: str) -> None:
+    """The same strategies, at every depth, under both presets and on every task."""
+    for task in (*quell.tasks.names(), "gym:CartPole-v1", "gym:Pendulum-v1"):
+        paper, tuned = (_strategies(make_config(task, method, preset)) for preset in PRESETS)
+        assert paper == tuned, task
+        if not quell.tasks.get(task).discrete:
+            assert paper == _strategies(make_config("swimmer", method)), task
+
+
+def _strategies(config: Config) -> dict[str, Any]:
+    return {name: value for name, value in flatten(config).items() if name.rpartition(".")[2] in KINDS}
 
 
 @pytest.mark.parametrize(
     ("method", "exchanged", "name"),
     [
-        ("es", {"estimator": "policy-gradient"}, "custom (policy-gradient, adam)"),
+        ("es", {"estimator": "policy-gradient"}, "pg"),
         ("es", {"step": "natural"}, "custom (es, natural)"),
-        ("es", {"policy": "deterministic"}, "custom (es, adam, deterministic)"),
-        ("es", {"directions": "orthogonal"}, "custom (es, orthogonal, adam)"),
+        ("es", {"policy": "deterministic"}, "det"),
+        ("es", {"directions": "orthogonal"}, "ortho"),
         ("es", {"lr": 0.1, "pairs": 3}, "es"),
-        ("cv", {"estimator": "es", "step": "adam"}, "es"),
-        ("cv", {"estimator": "control-variate", "step": "adam"}, "cv"),
-        ("cv", {"directions": "orthogonal"}, "custom (control-variate, orthogonal, natural)"),
+        ("natural-cv", {"estimator": "es", "step": "adam"}, "es"),
+        ("natural-cv", {"step": "adam"}, "custom (control-variate, adam)"),
+        ("natural-cv", {"estimator": ControlVariate(), "step": "adam"}, "cv"),
+        ("cv", {"coefficients": "moments"}, "custom (control-variate, adam)"),
+        ("trpo", {"line_search": False}, "custom (actor-critic, natural)"),
+        ("ppo-paper", {"normalise_obs": True}, "ppo-paper+s"),
+        ("pg", {"normalise_obs": True}, "pg"),
+        ("natural-cv", {"directions": "orthogonal"}, "custom (control-variate, orthogonal, natural)"),
         ("ortho", {"directions": "gaussian"}, "es"),
         ("det", {"policy": "gaussian"}, "es"),
     ],
 )
 def test_what_was_exchanged_is_no_longer_the_method(method: str, exchanged: dict[str, Any], name: str) -> None:
-    assert trained(make_config("swimmer", method, overrides=exchanged)) == name
+    assert make_config("swimmer", method, overrides=exchanged).combination == name
 
 
 def test_what_is_not_known_is_custom() -> None:
-    """A record from elsewhere: a strategy of somebody's own, or a method that there is not."""
+    """A record from elsewhere: a strategy that is not known here."""
     config = make_config("swimmer", "es")
     mine: Any = Elsewhere("estimator", "mine", {})
-    assert trained(replace(config, estimator=mine)) == "custom (mine, adam)"
-    assert trained(replace(config, method="nobody")) == "es"
-    assert trained(replace(make_config("swimmer", "cv"), method="nobody")) == "custom (control-variate, natural)"
+    custom = replace(config, estimator=mine)
+    assert (custom.method, custom.combination) == ("custom", "custom (mine, adam)")

@@ -64,7 +64,7 @@ def test_requests_that_make_no_sense() -> None:
         with pytest.raises(UsageError):
             quell.variance("lqr-302", settings=SETTINGS, **wrong)
     with pytest.raises(UsageError, match="declares a bias"):
-        quell.variance("lqr-302", settings=SETTINGS, methods="cv-advantage", reference="cv-advantage", workers=1)
+        quell.variance("lqr-302", settings=SETTINGS, methods="natural-cv", reference="natural-cv", workers=1)
     with pytest.raises(UsageError, match="needs 200 pairs"):
         quell.variance("lqr-302", settings=SETTINGS, pairs=20, gain=["raw:1"])
 
@@ -98,15 +98,15 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         "--gain-estimates",
         "3",
         "--gain-methods",
-        "es, cv-paper,cv-several",
+        "es, cv,cv-several",
         "--figure",
         str(tmp_path / "v.png"),
     ]
     assert cli.main(["variance", *words]) == 0
     out = capsys.readouterr().out
-    assert "cv-paper" in out  # --gain needs it, so it is measured too
+    assert "cv" in out  # --gain needs it, so it is measured too
     values = json.loads((tmp_path / "a" / "v.json").read_text())
-    assert [row["name"] for row in values["rows"]] == ["es", "cv", "cv-several", "cv-paper"]
+    assert [row["name"] for row in values["rows"]] == ["es", "cv", "cv-several", "cv"]
     assert len(values["gains"]) == 3
     assert (tmp_path / "v.png").stat().st_size > 10_000
 

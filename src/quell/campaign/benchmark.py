@@ -14,6 +14,7 @@ from statistics import median
 import numpy as np
 
 from quell.campaign.plan import read_timings
+from quell.presets import title
 from quell.runs.record import NO_REWARD, Record
 from quell.stats import POWER, mean_std, probability_of_improvement, verdict
 from quell.terminal.numbers import score, steps
@@ -27,10 +28,12 @@ Grid = dict[str, dict[str, list[Record]]]
 
 
 def grid(records: Sequence[Record]) -> Grid:
-    """Records by task and method, both in the order of their names."""
+    """Records by task and method, both in the order of their names; of runs that are the same only one."""
     found: Grid = {}
     for record in sorted(records, key=lambda r: (r.config.task, r.config.method, r.config.seed)):
-        found.setdefault(record.config.task, {}).setdefault(record.config.method, []).append(record)
+        runs = found.setdefault(record.config.task, {}).setdefault(record.config.method, [])
+        if not any((one.config, one.final) == (record.config, record.final) for one in runs):
+            runs.append(record)
     return found
 
 
@@ -66,7 +69,7 @@ def _scores(found: Grid, methods: Sequence[str], published: Mapping[str, Mapping
     ranks = mean_ranks(found, methods)
     rows.append(["mean rank", "", *(f"{ranks[name]:.1f}" if name in ranks else "" for name in methods)])
     rows[-1] += [""] * len(published)
-    return _markdown(["task", "steps", *map(str.upper, methods), *published], rows)
+    return _markdown(["task", "steps", *map(title, methods), *published], rows)
 
 
 def _chances(found: Grid, methods: Sequence[str]) -> str:
@@ -84,7 +87,7 @@ def _chances(found: Grid, methods: Sequence[str]) -> str:
         rows.append(cells)
     rows.append(["all tasks" + (f" but {', '.join(left)}" if (left := [t for t in APART if t in found]) else "")])
     rows[-1] += [_pooled(found, first, name) for name in others]
-    heads = ["task", *(f"P({first.upper()} above {name.upper()})" for name in others)]
+    heads = ["task", *(f"P({title(first)} above {title(name)})" for name in others)]
     return f"{_markdown(heads, rows)}\n{POWER}\n"
 
 
@@ -99,7 +102,7 @@ def _pooled(found: Grid, first: str, other: str) -> str:
 
 def _seconds(found: Grid, methods: Sequence[str], seconds: Mapping[tuple[str, str], float]) -> str:
     rows = [[task, *(f"{seconds[task, m]:.0f}" if (task, m) in seconds else "" for m in methods)] for task in found]
-    return _markdown(["task", *(f"{name.upper()}, s" for name in methods)], rows)
+    return _markdown(["task", *(f"{title(name)}, s" for name in methods)], rows)
 
 
 def mean_ranks(found: Grid, methods: Sequence[str]) -> dict[str, float]:

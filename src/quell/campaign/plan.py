@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from quell import earlier
 from quell.config import Config, changed, from_dict, to_dict
 from quell.errors import UsageError
 from quell.registry import read_whole, whole
@@ -115,7 +116,17 @@ class Job:
 
 
 def record_path(group: Path, config: Config) -> Path:
-    return archive.loose(group, f"{folder_name(config.task)}-{config.method}-{config.seed}")
+    """Where a run's record goes; where the method had another name when it was made, the record that there is."""
+    names = (config.method, *earlier.METHODS.get(config.method, ()))
+    first, *others = (archive.loose(group, f"{folder_name(config.task)}-{name}-{config.seed}") for name in names)
+    if archive.exists(first):
+        return first
+    return next((path for path in others if archive.exists(path) and _is_of(path, config)), first)
+
+
+def _is_of(path: Path, config: Config) -> bool:
+    """Whether a record was made with a config."""
+    return not changed(read(path).config, config)
 
 
 def read_timings(path: Path) -> list[dict[str, Any]]:

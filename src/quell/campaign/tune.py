@@ -21,11 +21,12 @@ import numpy as np
 from quell.campaign.plan import Job
 from quell.config import flatten, replace
 from quell.errors import UsageError
+from quell.presets import space
 from quell.runs import archive
 from quell.runs.files import LARGE, read_json, write_atomically
 from quell.runs.folder import folder_name
 from quell.runs.record import read
-from quell.training.methods import METHODS, make_config
+from quell.training.methods import make_config
 
 FIRST_SEED = 100
 MORE_SEEDS = 3
@@ -48,14 +49,14 @@ class Search:
 
     def settings(self) -> list[dict[str, Any]]:
         """Of every trial, in order; the first has none, which means those in use."""
-        space = METHODS[self.method].space
-        if not space:
+        values_of = space(self.method)
+        if not values_of:
             raise UsageError(f"method {self.method!r} has nothing to tune")
-        if self.trials > (most := 1 + math.prod(map(len, space.values()))):
+        if self.trials > (most := 1 + math.prod(map(len, values_of.values()))):
             raise UsageError(f"`trials={self.trials}`: method {self.method!r} has {most} settings to try, no more")
         rng, distinct = np.random.default_rng(0), dict[tuple[Any, ...], None]()
         while len(distinct) < self.trials - 1:
-            distinct[tuple((name, values[rng.integers(len(values))]) for name, values in space.items())] = None
+            distinct[tuple((name, values[rng.integers(len(values))]) for name, values in values_of.items())] = None
         return [{}, *map(dict, distinct)]
 
     @property
@@ -114,7 +115,7 @@ class Search:
         known = flatten(read(self.job(trial, self.tasks[0], FIRST_SEED).record).config)
         return {
             "trial": trial,
-            "settings": {name: known[name] for name in METHODS[self.method].space if name in known},
+            "settings": {name: known[name] for name in space(self.method) if name in known},
             "seeds": min(sum(self.job(trial, task, seed).done for seed in seeds) for task in self.tasks),
             "scores": {task: round(self.score(trial, task, seeds), 3) for task in self.tasks},
         }

@@ -46,7 +46,7 @@ PEERS = {
 class Arguments:
     tasks: tuple[str, ...] = TASKS
     """`quell tasks` lists them."""
-    methods: tuple[str, ...] = ("cv", "es", "ars", "ppo", "trpo")
+    methods: tuple[str, ...] = ("natural-cv", "es", "ars", "ppo", "trpo")
     """The first is compared with each of the others."""
     seeds: tuple[str, ...] = SEEDS
     """Seeds from 0 up of every method, and of those on single tasks: 5 humanoid=3"""
@@ -65,7 +65,7 @@ class Arguments:
 
 
 def main(arguments: list[str]) -> int:
-    from quell.training.methods import method_name
+    from quell.presets import method_name
 
     parsed = parse(Arguments, arguments, prog="quell benchmark", description=DESCRIPTION)
     if not (parsed.tasks and parsed.methods):
@@ -92,7 +92,7 @@ def _train(parsed: Arguments) -> int:
     check_number(max(seeds.values()) * len(parsed.tasks) * len(parsed.methods), "seeds", max(seeds.values()))
     for seed in range(max(seeds.values())):
         for task in (task for task in parsed.tasks if seed < seeds.get(task, seeds[""])):
-            for method in parsed.methods:
+            for method in _of_task(task, parsed.methods):
                 config = make_config(
                     task, method, "tuned", {"seed": seed, "steps": budget.of(task, 0), "eval_every": 0}
                 )
@@ -109,6 +109,14 @@ def _train(parsed: Arguments) -> int:
         if outcome.status == "failed":
             say(f"FAILED  {outcome.job.title}: {outcome.message}; the same command tries again")
     return runner.exit_code(outcomes)
+
+
+def _of_task(task: str, methods: tuple[str, ...]) -> list[str]:
+    """The default is left out on a task that has another (no natural step), if that one is compared anyway."""
+    from quell.presets import DEFAULT, default_method
+
+    own = default_method(task)
+    return [method for method in methods if method != DEFAULT or own == DEFAULT or own not in methods]
 
 
 def render(out: Path, methods: tuple[str, ...]) -> str:

@@ -18,7 +18,6 @@ from quell.runs import Run
 from quell.runs.find import newest
 from quell.runs.record import comparable, known, variance_ratio
 from quell.terminal.streams import say, tell
-from quell.training.methods import falls_back, trained
 
 
 def find_run(path: Path | str) -> Path:
@@ -56,7 +55,8 @@ class OfRun:
 
 def described(result: Result) -> str:
     """Whose policy it is, in words."""
-    return f"{result.config.task}  {result.config.method}  {result.checkpoint} policy, of iteration {result.iteration}"
+    config = result.config
+    return f"{config.task}  {config.combination}  {result.checkpoint} policy, of iteration {result.iteration}"
 
 
 def acted(*, sample: bool) -> str:
@@ -71,7 +71,8 @@ def report(result: Result) -> int:
         say(f"  {resuming(result.path, result.config.task)}")
         return 128 + (result.signal or signal.SIGINT)
     config = result.config
-    tell(f"{config.task}  {config.method}  seed {config.seed}: {result.steps:,} steps, {result.iteration} iterations")
+    who = f"{config.task}  {config.combination}  seed {config.seed}"
+    tell(f"{who}: {result.steps:,} steps, {result.iteration} iterations")
     for label, name, sample in (("return", "eval/mean_action", False), ("", "eval/return", True)):
         tell(f"  {label:<6}  {_score(result.last(name), result.last(f'{name}_std'))}  ({acted(sample=sample)})")
     for best in [row for row in result.history if row.get("eval/mean_action") == result.best][-1:]:
@@ -91,9 +92,7 @@ def report(result: Result) -> int:
 def _variance(result: Result) -> Iterator[str]:
     """How noisy its gradients were beside plain ES's, unless they are those."""
     ratio = variance_ratio(result.history)
-    if falls_back(result.config):
-        yield "plain ES: policy gradients overflow on this task, and no control variate is made of them"
-    elif ratio is not None and trained(result.config) != "es":
+    if ratio is not None and result.config.method != "es":
         natural = comparable(result.history)[0].get("variance/in_step_metric")
         yield f"gradient variance  {ratio:.2g} of plain ES's" + (", as a natural step feels it" if natural else "")
 

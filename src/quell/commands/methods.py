@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 from quell import registry
 from quell.commands.arguments import parse
+from quell.presets import METHODS
 from quell.terminal.streams import tell
-from quell.training.methods import METHODS
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """List the methods. PPO's switches are the paper's: S, A and M, in any combination."""
+    """List the methods. Switches of ppo-paper are the paper's: S, A and M, in any combination."""
 
 
 def main(arguments: list[str]) -> int:
@@ -18,8 +18,9 @@ def main(arguments: list[str]) -> int:
     width = max(map(len, METHODS))
     for name, method in METHODS.items():
         tell(f"{name:<{width}}  {method.summary}")
-    tell("\nA method names strategies, and each can be exchanged: cv on orthogonal directions with momentum is")
-    tell("  quell train TASK --method cv --directions orthogonal --step momentum")
+    tell("\nA method names strategies, and each can be exchanged: cv on orthogonal directions with SGD is")
+    tell("  quell train TASK --method cv --directions orthogonal --step sgd")
+    tell("What is in no line above is called custom. `quell train TASK --show` prints all settings and their origin")
     for kind in ("directions", "estimator", "coefficients", "step"):
         tell(f"--{kind:<14}{', '.join(registry.table(kind))}")
     tell("`quell variance TASK` compares estimators at a fixed policy")

@@ -28,7 +28,7 @@ from quell.training.methods import find_task, make_config, make_policy
 DESCRIPTION = """Reproduce a table or figure of the paper. ENTRY is one of
 
   table-es         16 tasks: ES, ORTHO, GCMC, QMC, CV, PG
-  table-pg         16 tasks: PPO, TRPO, Det, CV, PG
+  table-pg         16 tasks: PPO and TRPO (ppo-paper, trpo-paper), Det, CV, PG
   table-ppo        six tasks: PPO with and without its extras S, A and M
   fig-curves       learning curves of the five ES methods
   fig-improvement  (r - r_random) / (r_es - r_random), grouped bars

@@ -59,11 +59,22 @@ def take_choices(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
 
 
 def parse(
-    arguments: list[str], default: Config, engine: str, others: type[Any], *, prog: str, description: str
+    arguments: list[str],
+    default: Config,
+    engine: str,
+    others: type[Any],
+    *,
+    prog: str,
+    description: str,
+    method: str = "",
 ) -> tuple[Config, Compute, dict[str, Any]]:
-    """Parse all flags; `default` holds the strategies already chosen, `others` the command's own flags."""
+    """Parse all flags; `default` holds the strategies already chosen, `others` the command's own flags.
+
+    `method`, which has chosen them, is shown among the flags.
+    """
     compute = registry.make("engine", engine)
     shared = {*registry.hints(type(compute)), *registry.hints(others)}
+    shared |= {"method"} if method else set()
     spelled = [_spelled_out(word, default, engine, shared) for word in arguments]
     pairs = itertools.pairwise(["", *spelled])
     arguments = [word for before, word in pairs if (before, word) != ("--policy.hidden", "linear")]  # no layers
@@ -71,14 +82,18 @@ def parse(
         description += "\n\n" + _choices(default)
     fields = _fields(default)
     del fields["task"]
+    if method:
+        text = "Which strategies; `quell methods` lists the names. A preset then chooses their numbers."
+        fields["method"] = _field("method", Annotated[str, tyro.conf.arg(help=text)], method)
     nested = [fields.pop(name) for name in STRATEGIES if name in fields]
-    flat = [*(fields.pop(name) for name in FIRST), *_fields(others()).values()]
+    flat = [*(fields.pop(name) for name in FIRST if name in fields), *_fields(others()).values()]
     for name, (text, own) in GROUPS.items():
         flat.append(_group(name, text, [fields.pop(one) for one in own or list(fields)], OmitArgPrefixes))
     text = f"{engine}: {type(compute).__doc__}".partition("\n")[0]
     flat.append(_group("engine", text, _fields(compute).values(), OmitArgPrefixes))
     form = dataclasses.make_dataclass("Arguments", [*flat, *nested])
     parsed: dict[str, Any] = dict(vars(filled(form, arguments, prog, description)))
+    parsed.pop("method", None)
     flags = vars(checked(others(**{name: parsed.pop(name) for name in registry.hints(others)})))
     compute = _read(vars(parsed.pop("engine")), compute)
     for group in GROUPS:
@@ -156,6 +171,8 @@ class TrainFlags:
     """Train so many seeds, from --seed up, each in a process, and print mean and interval; they go to OUT/seeds."""
     log: tuple[Literal["wandb", "mlflow"], ...] = ()
     """Trackers to tell besides; each needs its extra."""
+    show: bool = False
+    """Print every setting, its value and where it comes from, and train nothing."""
 
 
 @dataclasses.dataclass(frozen=True)

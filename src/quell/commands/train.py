@@ -1,5 +1,6 @@
 """quell train TASK: train a policy."""
 
+import json
 from contextlib import suppress
 from typing import Any
 
@@ -7,12 +8,15 @@ from quell.api import start
 from quell.commands.arguments import take
 from quell.commands.common import report
 from quell.commands.settings import TrainFlags, own_task, parse, take_choices
-from quell.config import Config
+from quell.config import Config, flatten
 from quell.errors import UsageError
+from quell.presets import default_method, instead, method_name
 from quell.registry import read_whole
 from quell.rollout import Compute
 from quell.tasks import Task, names
-from quell.training.methods import make_config
+from quell.terminal.streams import say
+from quell.terminal.tables import show
+from quell.training.methods import ASKED, Setting, explain, make_config
 
 DESCRIPTION = """Train a policy on TASK (`quell tasks` lists them). Every setting can be changed. Writes
 <out>/<task>/<method>/<seed>-<time>/ and prints the result.
@@ -25,6 +29,10 @@ EXAMPLE = "The defaults below are halfcheetah's, as an example: `quell {command}
 
 def main(arguments: list[str]) -> int:
     config, compute, own, given = read_settings(arguments, TrainFlags, command="train", description=DESCRIPTION)
+    settings = own.pop("settings")
+    if own.pop("show"):
+        show(("<setting", "<value", "<from"), [(one.name, _text(one.value), one.source) for one in settings])
+        return 0
     if (seeds := own.pop("seeds")) is not None:
         from quell.commands.sweep import run
 
@@ -32,7 +40,11 @@ def main(arguments: list[str]) -> int:
         log, out = own.pop("log"), own.pop("out")
         if log:
             raise UsageError("--seeds runs one process per seed, which tell no tracker: leave out --log")
-        return run(config, given, [{}], seeds=seeds, compute=compute, out=out / "seeds", **own)
+        note = own.pop("note")
+        code = run(config, given, [{}], seeds=seeds, compute=compute, out=out / "seeds", **own)
+        if note:
+            say(note)
+        return code
     return report(start(config, compute=compute, task=given, **own))
 
 
@@ -51,14 +63,35 @@ def read_settings(
     (method, rest), (preset, _) = take(rest, "--method"), take(rest, "--preset")
     if method == "":
         raise UsageError("--method needs a value; `quell methods` lists them")
-    default = make_config(task, method or "cv", preset or "tuned", choices, given)  # type: ignore[arg-type]
+    if "--method" in {word.partition("=")[0] for word in rest}:
+        raise UsageError("--method and --preset say whose settings are the defaults: give each of them once")
+    default = make_config(task, method, preset or "tuned", choices, given)  # type: ignore[arg-type]
     prog = f"quell {command} {'TASK' if task not in arguments and not given else task}"
     defaults = EXAMPLE if prog.endswith("TASK") else "The defaults below are those for this task, method and preset."
     text = f"{description}\n\n{defaults.format(command=command)}"
-    config, compute, own = parse(rest, default, engine, others, prog=prog, description=text)
-    if (config.method, config.preset) != (default.method, default.preset):
+    used = default_method(default.task) if method is None else method_name(method)
+    config, compute, own = parse(rest, default, engine, others, prog=prog, description=text, method=used)
+    if config.preset != default.preset:
         raise UsageError("--method and --preset say whose settings are the defaults: give each of them once")
+    if "show" in own:
+        own["note"] = instead(default.task) if method is None else None
+        found = explain(task, method, config.preset, choices, given)
+        own["settings"] = [_with_flags(one, default, config) for one in found]
     return config, compute, own, given
+
+
+def _with_flags(setting: Setting, default: Config, config: Config) -> Setting:
+    """The setting with the value of its flag, if that was given."""
+    before, after = flatten(default)[setting.name], flatten(config)[setting.name]
+    changed = before != after
+    return Setting(setting.name, after, FLAG if changed or setting.source == ASKED else setting.source)
+
+
+FLAG = "command line"
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _take_task(arguments: list[str], command: str) -> tuple[str, list[str]]:

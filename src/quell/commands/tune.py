@@ -14,11 +14,11 @@ from quell.campaign.tune import Search, search
 from quell.commands.arguments import UNSET, parse
 from quell.config import check_out
 from quell.errors import UsageError
+from quell.presets import DEFAULT, method_name
 from quell.registry import SIZE
 from quell.rollout import check_processes, default_workers
 from quell.terminal.campaign import CampaignDisplay
 from quell.terminal.streams import say, tell
-from quell.training.methods import method_name
 
 DESCRIPTION = """Random search over a method's main settings, on seeds from 100 up, which no result is reported on:
 every trial once, then the best quarter with three more seeds. Several tasks are a family that shares its settings,
@@ -30,7 +30,7 @@ to OUT/METHOD."""
 class Arguments:
     tasks: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="TASK [TASK ...]")]
     """The task, or several that shall share their settings."""
-    method: str = "cv"
+    method: str = DEFAULT
     """`quell methods` lists the names."""
     trials: Annotated[int, SIZE] = 16
     """Settings to try; the first is what is in use."""

@@ -29,9 +29,9 @@ class Arguments:
     """`quell tasks` lists the names."""
     at: str = "init"
     """init, a run folder, or RUN@ITERATION."""
-    methods: str = "es,ortho,gcmc,qmc,cv-paper,cv,cv-advantage"
-    """Estimators, separated by commas: es re cv-paper cv cv-layer cv-several cv-advantage pg
-    pg-advantage, each also with -ortho, -gcmc, -qmc (directions) or -crn (common action noise in a pair); ortho, gcmc,
+    methods: str = "es,ortho,gcmc,qmc,cv,cv-moments,natural-cv"
+    """Estimators, separated by commas: es re cv cv-moments cv-layer cv-several natural-cv pg
+    actor-critic, each also with -ortho, -gcmc, -qmc (directions) or -crn (common action noise in a pair); ortho, gcmc,
     qmc and crn mean ES."""
     pairs: int = 400
     """Pairs to measure on, in iterations of N (the setting `pairs`, 5 in the paper)."""
@@ -44,12 +44,12 @@ class Arguments:
     settings: dict[str, str] = field(default_factory=dict)
     """Other settings, e.g. --settings sigma 0.05 policy.init_std 0.3"""
     reference: str = "es"
-    """The estimator against whose mean biases are measured; an unbiased one with less noise (cv) shows smaller."""
+    """The estimator against whose mean biases are measured; cv-moments, unbiased and less noisy, shows smaller."""
     sweep: tuple[str, ...] = ()
     """A name (gamma, sigma, std: the action noise, pairs: N) and its values, e.g. --sweep gamma 0.9 0.99 1"""
     gain: tuple[str, ...] = ()
     """Steps whose gain to measure: raw:NORM, sign:RATE (Adam's first step), kl:DIVERGENCE or natural:DIVERGENCE."""
-    gain_methods: str = "es,cv-paper,cv-advantage"
+    gain_methods: str = "es,cv,natural-cv"
     """Estimators to step along."""
     gain_estimates: int = 40
     """Independent estimates to step along."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from quell.figures.style import GREY, Look, draw_band, looks, new_figure, on_common_steps, save, step_axis, style_axes
+from quell.presets import title
 from quell.runs.record import Record, comparable, variance_ratio
 from quell.stats import MeanStd
 
@@ -60,17 +61,17 @@ def curve_panels(
     for axes in grid[len(panels) :]:
         axes.set_visible(False)
     used = looks(method for panel in panels.values() for method in panel)
-    for axes, (title, panel) in zip(grid, panels.items(), strict=False):
+    for axes, (task, panel) in zip(grid, panels.items(), strict=False):
         if seconds is None:
             paces = dict.fromkeys(panel, 1.0)
             step_axis(axes)
         else:
             budgets = {name: max(run.config.steps for run in runs) for name, runs in panel.items()}
-            paces = {name: seconds[title, name] / budgets[name] for name in panel if (title, name) in seconds}
+            paces = {name: seconds[task, name] / budgets[name] for name in panel if (task, name) in seconds}
         _panel(axes, panel, used, paces, within_reach)
-        axes.set_title(title, fontsize=10)
+        axes.set_title(task, fontsize=10)
         style_axes(axes)
-    names = {name: name.upper() if upper else name for name in used}
+    names = {name: title(name) if upper else name for name in used}
     handles = [Line2D([], [], color=u.colour, linestyle=u.line, label=names[name]) for name, u in used.items()]
     figure.legend(handles=handles, loc="outside upper center", ncols=6, frameon=False)
     figure.supxlabel("environment steps" if seconds is None else "seconds of training on one core", fontsize=9)
@@ -91,7 +92,7 @@ def _panel(axes: Any, panel: Panel, used: Mapping[str, Look], paces: Mapping[str
         axes.text(0.5, 0.7, "no reward was seen", transform=axes.transAxes, ha="center", fontsize=8)
     cuts = {name: runs[0].config.train_horizon for name, runs in panel.items() if runs and runs[0].config.train_horizon}
     if 0 < len(cuts) < len(panel):  # their returns are of fewer steps than the others'
-        note = "episodes cut after\n" + ", ".join(f"{name.upper()} {steps}" for name, steps in cuts.items())
+        note = "episodes cut after\n" + ", ".join(f"{title(name)} {steps}" for name, steps in cuts.items())
         axes.text(0.02, 0.98, note, transform=axes.transAxes, va="top", fontsize=6)
     bottom, top = axes.get_ylim()
     if max(abs(bottom), abs(top)) > 1e6:  # an LQR that blows up: a linear axis shows nothing
@@ -122,7 +123,7 @@ def improvement_bars(tasks: Mapping[str, Mapping[str, MeanStd] | None], methods:
     axes.set_xticks(range(len(tasks)), list(tasks), rotation=35, ha="right", fontsize=8)
     axes.set(ylim=SHOWN, ylabel="(r − r_random) / (r_ES − r_random)")
     style_axes(axes)
-    handles = [Patch(facecolor=u.colour, edgecolor="white", hatch=u.hatch, label=n.upper()) for n, u in used.items()]
+    handles = [Patch(facecolor=u.colour, edgecolor="white", hatch=u.hatch, label=title(n)) for n, u in used.items()]
     figure.legend(handles=handles, loc="outside upper center", ncols=6, frameon=False)
     save(figure, *paths)
 

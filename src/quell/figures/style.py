@@ -29,21 +29,17 @@ class Look:
 
 
 LOOKS = {
-    **{"es": Look("#D55E00"), "cv": Look("#0072B2"), "ortho": Look("#CC79A7", "--", "//")},
+    **{"es": Look("#D55E00"), "natural-cv": Look("#0072B2"), "cv": Look("#5B7FD1", "--")},
+    **{"ortho": Look("#CC79A7", "--", "//")},
     **{"gcmc": Look("#009E73", "-.", ".."), "qmc": Look("#E69F00", ":", "xx"), "pg": Look("#56B4E9", "--", "\\\\")},
     **{"det": Look(BLACK, "-.", "++"), "ppo": Look("#8C6BB1"), "trpo": Look("#B5893B", "--")},
-    **{"ars": Look("#7A8B99", "-."), "re": Look("#56B4E9", "--"), "auto": Look("#44AA99")},
-    **{
-        "auto-policy": Look("#C2477F"),
-        "cv-several": Look("#C2477F", "--"),
-        "cv-paper": Look("#5B7FD1", "--"),
-        "cv-layer": Look("#7A8B99", "-."),
-    },
-    **{"cv-linear": Look("#6A9A3B", "--"), "cv-network": Look("#A65628", ":"), "cv-advantage": Look("#0072B2", "-.")},
-    "cv-several": Look("#C2477F", "--"),
-    **{"pg-advantage": Look("#56B4E9", "-."), "crn": Look("#D55E00", ":")},
+    **{"ppo-paper": Look("#8C6BB1", ":"), "trpo-paper": Look("#B5893B", ":")},
+    **{"ars": Look("#7A8B99", "-."), "re": Look("#56B4E9", "--"), "cv-several": Look("#C2477F", "--")},
+    **{"auto": Look("#44AA99"), "auto-policy": Look("#C2477F")},  # of measurements under results
+    **{"cv-moments": Look("#6A9A3B"), "cv-layer": Look("#7A8B99", "-.")},
+    **{"actor-critic": Look("#56B4E9", "-."), "crn": Look("#D55E00", ":")},
 }
-"""ES to PG in the palette of Okabe and Ito, safe for colour-blind readers; ES orange and CV blue as in the paper."""
+"""ES to PG in the palette of Okabe and Ito, safe for colour-blind readers; ES orange, control variates blue."""
 MORE = ("#8C6BB1", "#B5893B", "#44AA99", "#C2477F", "#7A8B99", "#A65628", "#6A9A3B", "#5B7FD1")
 LINES = ("-", "--", "-.", ":")
 SHADES = ("#1B2A34", "#37505F", "#55788C", "#7FA0B3", "#AFC6D3", "#E3D4B8", "#C4A772", "#8C6D3F")

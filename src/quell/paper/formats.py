@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from quell.paper.tables import AGGREGATE_HEAD, AGGREGATE_NOTES, Cell, Table, aggregate_cells
+from quell.presets import title
 from quell.runs.record import NO_REWARD
 from quell.terminal.tables import markdown_lines
 
@@ -31,7 +32,7 @@ def latex(table: Table, comment: str) -> str:
         ours = [rf"$\mathbf{{{_math(c.text)}}}$" if c.bold else f"${_math(c.text)}$" for c in row.cells]
         theirs = [rf"\scriptsize ${_math(c.reference)}$" if c.reference else "" for c in row.cells]
         rows += [[_tex(row.label), "ours", *ours], ["", "paper", *theirs]]
-    lines = [f"% {comment}", *_tabular("ll", ["task", "", *map(str.upper, table.methods)], rows)]
+    lines = [f"% {comment}", *_tabular("ll", ["task", "", *map(title, table.methods)], rows)]
     if table.aggregates:
         lines += ["", *_tabular("l", AGGREGATE_HEAD, [map(_tex, aggregate_cells(a)) for a in table.aggregates])]
     return "\n".join(lines) + "\n"

@@ -14,7 +14,7 @@ LABELS = {
 """Our name of each of the 16 tasks -> the paper's, in the paper's order."""
 
 _SCORES = """
-task                   es       ortho     gcmc      qmc        cv       pg        ppo       trpo      det
+task                   es       ortho     gcmc      qmc        cv       pg        ppo-paper trpo-paper det
 lqr                    -176±12  -1337±573 -1246±502 -5634±1059 -143±4   -7243±275 -         -         -
 swimmer                141±20   171±47    94±19     16±2       237±33   -132±5    11±7      11±7      191±100
 halfcheetah            1339±178 1185±76   1375±58   -3466±338  1897±232 -180±4    -175±20   -174±16   1645±1298
@@ -34,7 +34,7 @@ dm-quadruped-escape    47±3     52±3      8±2       10±1       51±2     6±
 """
 
 _ABLATION = """
-task                ppo+s ppo+a ppo+s+a ppo+s+m ppo+a+m ppo+s+a+m
+task                ppo-paper+s ppo-paper+a ppo-paper+s+a ppo-paper+s+m ppo-paper+a+m ppo-paper+s+a+m
 swimmer             30    33    31      110     51      106
 halfcheetah         126   67    192     1579    2414    1528
 dm-pendulum-swingup 2     26    1       36      223     17
@@ -53,7 +53,7 @@ def _read(table: str) -> dict[tuple[str, str], str]:
 SCORES = _read(_SCORES) | _read(_ABLATION)
 """(task, method) -> '141±20' as printed, or the mean alone for PPO's variants."""
 ABLATION_TASKS = tuple(dict.fromkeys(task for task, _ in _read(_ABLATION)))
-PPO_METHODS = ("ppo", "ppo+s", "ppo+a", "ppo+s+a", "ppo+s+m", "ppo+a+m", "ppo+s+a+m")
+PPO_METHODS = ("ppo-paper", *(f"ppo-paper+{switches}" for switches in ("s", "a", "s+a", "s+m", "a+m", "s+a+m")))
 ES_METHODS = ("es", "ortho", "gcmc", "qmc", "cv")
 
 
@@ -68,7 +68,7 @@ class Entry:
 
 ENTRIES = {
     "table-es": Entry("Final return: ES and its variants", tuple(LABELS), (*ES_METHODS, "pg")),
-    "table-pg": Entry("Final return: policy gradients", tuple(LABELS), ("ppo", "trpo", "det", "cv", "pg")),
+    "table-pg": Entry("Final return: policy gradients", tuple(LABELS), ("ppo-paper", "trpo-paper", "det", "cv", "pg")),
     "table-ppo": Entry("Final return: what PPO owes to its extras", ABLATION_TASKS, (*PPO_METHODS, "cv")),
     "fig-curves": Entry("Learning curves", tuple(LABELS), ES_METHODS),
     "fig-improvement": Entry("Improvement over the untrained policy, ES = 1", tuple(LABELS), ES_METHODS),

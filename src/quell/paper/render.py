@@ -59,7 +59,7 @@ def html_tables(groups: Mapping[Path, Sequence[Record]]) -> list[tuple[str, str]
 
 def runs_of(entry: Entry, records: Iterable[Record]) -> Grid:
     """An entry's runs, on tasks that have more than the methods it shares with other entries."""
-    shared = {"cv", "pg"} | ({"ppo"} if "ppo+s" in entry.methods else set())
+    shared = {"cv", "pg"} | ({"ppo-paper"} if "ppo-paper+s" in entry.methods else set())
     return {task: row for task, row in grid(records, methods=entry.methods).items() if row.keys() - shared}
 
 

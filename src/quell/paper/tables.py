@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from quell.paper.published import SCORES, Entry, label
 from quell.paper.scores import Aggregate, Grid, aggregate, scores
+from quell.presets import title
 from quell.runs.record import NO_REWARD
 from quell.stats import MeanStd, bold, mean_std
 from quell.terminal import numbers
@@ -52,7 +53,7 @@ class Table:
 
     @property
     def head(self) -> list[str]:
-        return ["task", "steps", "seeds", *(method.upper() for method in self.methods)]
+        return ["task", "steps", "seeds", *map(title, self.methods)]
 
     def body(self, text: Callable[[Cell], str]) -> list[list[str]]:
         """Lines under the head, with cells as `text` writes them."""
@@ -96,4 +97,4 @@ def aggregate_cells(a: Aggregate) -> list[str]:
     """One line of the summary."""
     area = "–" if math.isnan(a.area) else f"{a.area:.2f}"
     against = [f"{a.improvement:.2f}", f"{a.wins} / {a.ties} / {a.losses}"] if a.method != "es" else ["", ""]
-    return [a.method.upper(), str(a.tasks), f"{a.iqm:.2f}", area, *against]
+    return [title(a.method), str(a.tasks), f"{a.iqm:.2f}", area, *against]

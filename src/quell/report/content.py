@@ -7,6 +7,7 @@ import numpy as np
 
 from quell.config import flatten
 from quell.figures.style import BLACK, LOOKS, variants
+from quell.presets import title
 from quell.report.series import Series, against, setting_text, told_apart
 from quell.report.sources import Sources
 from quell.runs.find import Standing
@@ -86,14 +87,8 @@ def settings(sources: Sources, series: Sequence[Series]) -> list[tuple[int, str,
 def sentence(run: Standing, labels: Labels) -> str:
     """A run in a line."""
     reached = "not evaluated yet" if run.score is None else f"return {numbers.score(run.score)} (mean action)"
-    who = f"{labels.get(run.config.task, run.config.task)}, {title(run.config.method)}, seed {run.config.seed}"
+    who = f"{labels.get(run.config.task, run.config.task)}, {title(run.config.combination)}, seed {run.config.seed}"
     return f"{who}: {reached} after {run.steps:,} steps, {run.state} ({run.path})"
-
-
-def title(method: str) -> str:
-    """ "cv lr 0.03" -> "CV lr 0.03"; a custom combination has no capitals."""
-    name, space, label = method.partition(" ")
-    return method if name == "custom" else name.upper() + space + label
 
 
 def _tasks(series: Sequence[Series], labels: Labels) -> list[str]:

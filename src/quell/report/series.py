@@ -14,7 +14,6 @@ from quell.report.sources import Sources
 from quell.runs.record import Record
 from quell.stats import Interval, t_interval, verdict
 from quell.terminal import numbers
-from quell.training.methods import trained
 
 SHOWN = 3
 """Settings that a label spells out; the rest are counted."""
@@ -47,7 +46,7 @@ class Series:
     @property
     def plain(self) -> bool:
         """Whether it is plain ES, whatever it is called."""
-        return trained(self.runs[0].config) == "es"
+        return self.runs[0].config.method == "es"
 
     @property
     def interval(self) -> Interval | None:
@@ -63,7 +62,7 @@ def all_series(sources: Sources) -> list[Series]:
     families: dict[tuple[str, str, str], dict[tuple[str, int], list[Record]]] = {}
     for group, run in sources.runs:
         label = re.sub(r"(?:\w+\.)*([a-z_]+)=", r"\1 ", run.label).replace(",", ", ")  # a sweep's: step.lr=0.1,pairs=5
-        name = f"{trained(run.config)} {label}".strip()
+        name = f"{run.config.combination} {label}".strip()
         family = families.setdefault((group, run.config.task, name), {})
         settings = json.dumps(_without_seed(run), sort_keys=True)
         for repeat in count():  # the same seed again, with another outcome, is no further seed

@@ -50,11 +50,7 @@ class Run(AbstractContextManager["Run"]):
         """Make and lock a new folder for a config."""
         if name is not None:
             check_run_name(name)
-        parent = (
-            check_out(out).absolute()
-            / _component(folder_name(config.task), "task")
-            / _component(config.method, "method")
-        )
+        parent = check_out(out).absolute() / _component(folder_name(config.task), "task") / config.method
         stamp = f"{config.seed}-{time.strftime('%Y%m%d-%H%M%S')}"
         for attempt in range(1000):
             path = parent / (name or (stamp if attempt == 0 else f"{stamp}-{attempt}"))
@@ -129,7 +125,7 @@ class Run(AbstractContextManager["Run"]):
     def fork(self, config: Config) -> "Run":
         """A new, locked folder beside this one with its checkpoints and metrics, but another config; this is let go."""
         here = self.path.resolve()
-        own = here.parent.name == self.config.method and here.parent.parent.name == folder_name(self.config.task)
+        own = here.parent.parent.name == folder_name(self.config.task)
         copy = Run.create(config, here.parents[2] if own else here.parent)
         checkpoint.copy(self.checkpoints, copy.checkpoints, {"config": to_dict(config)})
         with suppress(FileNotFoundError):
@@ -148,7 +144,6 @@ class Run(AbstractContextManager["Run"]):
             config = from_dict(files.understood(files.read_json(self.path / "config.json")))
         except files.MALFORMED as error:
             raise UsageError(f"{shown(self.path / 'config.json')} cannot be read: {error}") from None
-        _component(config.method, "method")
         return config
 
     def config_of(self, state: dict[str, Any]) -> Config:

@@ -56,8 +56,6 @@ class Facts:
     can_terminate: bool = False
     first_length: int = 200
     """Steps of an untrained policy's episode, about, where it can terminate: `batch_steps` begins with it."""
-    tuned: Mapping[str, Any] = {}
-    """Settings that replace the paper's where those do poorly; dotted names as on the command line."""
 
     @property
     def original(self) -> str | None:

@@ -1,365 +1,120 @@
-"""Names of methods, and what each stands for: estimator, directions and settings, with the paper's values or ours."""
+"""From a task, a method and a preset to a config, and from a config to what is trained."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-import itertools
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from quell import registry
 from quell.config import STRATEGIES, Config, Preset, flatten, full_name, replace
-from quell.errors import UsageError, did_you_mean, require
-from quell.estimate import Estimator, Problem
+from quell.errors import UsageError, require
+from quell.estimate import Problem
 from quell.estimate.actor_critic import ActorCritic
-from quell.estimate.ars import Ars
-from quell.estimate.control_variate import ControlVariate
-from quell.estimate.control_variate.advantages import AdvantageColumn
-from quell.estimate.control_variate.coefficients import LayerCoefficients
-from quell.estimate.es import Es
-from quell.estimate.policy_gradient import PolicyGradient
-from quell.estimate.ppo import Ppo
-from quell.estimate.surrogate import PaperPpo, PaperTrpo
 from quell.limits import require_memory
 from quell.perturb import Unperturbed
 from quell.perturb.gaussian import Gaussian
-from quell.perturb.gcmc import Gcmc
-from quell.perturb.orthogonal import Orthogonal
-from quell.perturb.qmc import Qmc
 from quell.policy.network import Policy
+from quell.presets import METHODS, Method, default_method, layers, method_name
 from quell.tasks.base import Task
-from quell.update.first_order import Adam, Sgd
 from quell.update.natural import Natural
 
 
 @dataclass(frozen=True)
-class Method:
-    """What a method's name stands for, with the paper's settings, and what the preset "tuned" changes."""
+class Setting:
+    """A setting's value, and where it comes from."""
 
-    summary: str
-    estimator: Estimator
-    directions: Any = field(default_factory=Gaussian)
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    tuned: Mapping[str, Any] = field(default_factory=dict)
-    space: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    """Its main settings and the values that `quell tune` tries."""
-    by_task: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Task -> settings that pay there, on top of `tuned`."""
-    own_tasks: bool = False
-    """Whether tasks only say how actions are bounded: the rest of what they say is meant for first-order steps."""
-
-
-NATURAL_CV = ControlVariate(shaping="past", columns=AdvantageColumn(), coefficients=LayerCoefficients(), metric="step")
-"""The control variate with a critic's advantages, weighed where a natural step feels noise."""
-LONG_STEPS = {"step.lr": 0.03}
-"""Most of the noise of ES lies where the policy does not feel it, so it bears longer steps than the paper's 0.01.
-So does a control variate that adds none where the policy does feel it (docs/variance.md)."""
-BOUNDED = {"normalise_obs": True, "policy.activation": "tanh"}
-SMALL_NOISE = {"policy.init_std": 0.37, **BOUNDED}
-NATURAL = {"step": Natural(kl=0.1, schedule="linear"), "pairs": 2, "batch_steps": 4000, **SMALL_NOISE}
-"""Many small steps, each as long as a KL divergence allows, in the policy's own metric."""
-ADVANTAGE = {"estimator": NATURAL_CV, **NATURAL}
-OTHERS_AS_BASELINE = {"baseline": "leave-one-out"}
-TRUST_REGION = {"estimator": ActorCritic(gamma=0.995, trace=0.97, line_search=True), **NATURAL}
-"""TRPO as its users know it, a natural step within a trust region and a critic: CV's settings, without perturbation."""
-PROXIMAL = {
-    "estimator": Ppo(),
-    "step": Sgd(lr=1.0, schedule="linear"),
-    "pairs": 1,
-    "batch_steps": 2000,
-    "policy.hidden": (64, 64),
-    **SMALL_NOISE,
-}
-"""PPO as its users know it."""
-LINEAR = {
-    "policy": "deterministic",
-    "policy.hidden": (),
-    "policy.output_scale": 0.0,
-    "directions.sigma": 0.03,
-    "step": Sgd(lr=0.0012),
-    "pairs": 8,
-    "normalise_obs": True,
-}
-"""ARS of its authors: a linear policy that begins at zero; 2 sigma alpha with their sigma 0.03 and alpha 0.02."""
-
-
-SHAKY = {"policy.init_std": 1.0, "step": Natural(kl=0.02), "gamma": 0.99}
-"""Where a policy has to find its reward first: larger action noise, and small steps to keep it."""
-NARROW = {"directions.sigma": 0.005, "pairs": 1, "batch_steps": 2000}
-"""Where the gait is found soon: perturbations that hardly disturb it, and twice as many steps."""
-ANYWHERE = {"shared_reset": False, "critic.kept": 15, "critic.updates": 200, "policy.init_std": 1.0}
-"""Where episodes begin in any position: none from where another did, a critic that remembers many, larger noise."""
-SMALL_BATCHES = {
-    "gamma": 0.99,
-    "trace": 0.95,
-    "step.damping": 1.0,
-    "pairs": 1,
-    "batch_steps": 2000,
-    "policy.hidden": (64, 64),
-}
-"""Where it has to get up first: many steps, and a metric that a batch of two episodes cannot distort."""
-NEAR = {"gamma": 0.97, "trace": 0.9}
-"""Where getting up is worth it at once."""
-CUT: dict[str, Any] = {"train_horizon": 400}
-"""Where standing still or hovering is safe and fills whole batches: episodes are cut before it does."""
-SHORT: dict[str, Any] = {"train_horizon": 250}
-"""Where what begins an episode decides it: many beginnings in a batch, in place of one that goes on and on."""
-KEPT_NOISE: dict[str, Any] = {"policy.init_std": 0.7, "policy.learn_std": False}
-"""Where action noise that is learned shrinks before the gait is found."""
-UNSTABLE: dict[str, Any] = {
-    "estimator": Es(),
-    "step": Adam(lr=0.003, max_norm=1.0),
-    "pairs": 5,
-    "batch_steps": 0,
-    "normalise_obs": False,
-    "policy.activation": "relu",
-    "policy.init_std": 1.0,
-}
-"""Where states grow without bound no Fisher matrix is finite, policy gradients overflow, and a bounded layer cannot
-answer them: plain ES, and nothing but ES."""
-NATURAL_TASKS: dict[str, dict[str, Any]] = {
-    "halfcheetah": {**NARROW, "trace": 0.95},
-    "dm-cheetah-run": NARROW,
-    "roboschool-halfcheetah": {"directions.sigma": 0.005, "shared_reset": False},
-    "ant": {"directions.sigma": 0.005, "gamma": 0.99, "policy.init_std": 0.2},
-    # Its reward is far behind the stroke that earns it; and where action noise is learned, it may shrink too soon.
-    "swimmer": {
-        "gamma": 1.0,
-        "trace": 0.995,
-        "critic.updates": 400,
-        "policy.init_std": 0.6,
-        "policy.learn_std": False,
-    },
-    "dm-cartpole-swingup": SHAKY,
-    "dm-cartpole-two-poles": {**SHAKY, "step": Natural(kl=0.05, schedule="linear")},
-    "dm-cartpole-balance": {"policy.init_std": 1.0, "step.kl": 0.03},
-    "dm-quadruped-walk": {**ANYWHERE, **SMALL_BATCHES, **NEAR, **SHORT, **KEPT_NOISE},
-    "dm-quadruped-escape": {**ANYWHERE, **SMALL_BATCHES, **SHORT, **KEPT_NOISE},
-    "dm-hopper-stand": {**ANYWHERE, **SMALL_BATCHES, "policy.init_std": 0.5, "policy.learn_std": False},
-    "dm-hopper-hop": {**ANYWHERE, "gamma": 0.999},
-    "dm-pendulum-swingup": {**ANYWHERE, "gamma": 0.99},
-    "roboschool-pong": SHAKY,
-    "bipedalwalker": {**CUT, "gamma": 0.99, "trace": 0.95},
-    "gym:LunarLander-v3": {**CUT, **NARROW, "shared_reset": False},
-    "lqr": UNSTABLE,
-    "lqr-302": UNSTABLE,
-}
-"""Found by `quell tune` on seeds from 100 up (results/tuning)."""
-WIDE = {"step.lr": 0.03, "directions.sigma": 0.1, "pairs": 20, "policy.init_std": 0.14, **BOUNDED}
-"""Many large perturbations."""
-RESTLESS = {**WIDE, "step.lr": 0.1, "policy.init_std": 0.37, "normalise_obs": False}
-"""The same with long steps, where there is nothing to lose at first."""
-CAREFUL = {**RESTLESS, "step.lr": 0.003, "directions.sigma": 0.01, "pairs": 10, "policy.init_std": 0.14}
-"""Where a policy is better off standing than falling: little of everything."""
-ES_TASKS: dict[str, dict[str, Any]] = {
-    "lqr": {"step": UNSTABLE["step"]},
-    "lqr-302": {"step": UNSTABLE["step"]},
-    "hopper": {"directions.sigma": 0.05, "pairs": 10, **BOUNDED},
-    "walker2d": WIDE,
-    "inverted-double-pendulum": WIDE,
-    "ant": CAREFUL,
-    "dm-cartpole-balance": CAREFUL,
-    "dm-quadruped-walk": RESTLESS,
-    "dm-pendulum-swingup": RESTLESS,
-}
-"""Likewise, for ES; elsewhere what was in use did best."""
-QUICK = {"estimator.lr": 1e-3, "trace": 0.9, "policy.init_std": 0.14}
-PROXIMAL_TASKS: dict[str, dict[str, Any]] = {
-    **dict.fromkeys(("halfcheetah", "dm-cheetah-run", "ant"), QUICK),
-    "dm-cartpole-two-poles": {
-        **{"estimator.epochs": 20, "gamma": 0.98, "trace": 0.97, "policy.init_std": 1.0},
-    },
-    "hopper": {"policy.init_std": 1.0},
-    "walker2d": {"policy.init_std": 1.0},
-    "swimmer": {"gamma": 1.0, "trace": 0.995, "critic.updates": 400},  # see NATURAL_TASKS
-    "gym:LunarLander-v3": CUT,
-    "dm-quadruped-walk": {**ANYWHERE, **NEAR, **SHORT},
-    "dm-quadruped-escape": {**ANYWHERE, **SHORT},
-} | dict.fromkeys(("dm-hopper-stand", "dm-hopper-hop", "dm-pendulum-swingup"), ANYWHERE)
-ALL_DIRECTIONS = {"directions.sigma": 0.05, "step.lr": 0.003, "estimator.top": 1.0}
-LINEAR_TASKS: dict[str, dict[str, Any]] = {
-    **{task: {"estimator.per_step": -1.0} for task in ("hopper", "walker2d")},
-    "ant": {"estimator.per_step": -1.0, "directions.sigma": 0.1, "step.lr": 0.003, "pairs": 16},
-    "humanoid": {"estimator.per_step": -5.0},
-    "dm-cartpole-two-poles": ALL_DIRECTIONS,
-    "gym:LunarLander-v3": ALL_DIRECTIONS,
-    "dm-pendulum-swingup": {"step.lr": 0.01},
-    "dm-quadruped-walk": {"step.lr": 0.003, "pairs": 16},
-}
-"""The authors of ARS leave out what survival alone is paid."""
-NATURAL_SPACE: dict[str, tuple[Any, ...]] = {
-    "step.kl": (0.02, 0.05, 0.1, 0.2),
-    "step.damping": (0.01, 0.1, 1.0),
-    "gamma": (0.99, 0.995, 0.999, 1.0),
-    "trace": (0.95, 0.97),
-    "policy.init_std": (0.37, 1.0),
-    "batch_steps": (2000, 4000, 8000),
-}
-PROXIMAL_SPACE: dict[str, tuple[Any, ...]] = {
-    "estimator.lr": (1e-4, 3e-4, 1e-3),
-    "estimator.epochs": (5, 10, 20),
-    "gamma": (0.98, 0.99, 0.995),
-    "trace": (0.9, 0.95, 0.97),
-    "policy.init_std": (0.14, 0.37, 1.0),
-    "batch_steps": (2000, 4000, 8000),
-}
-LINEAR_SPACE: dict[str, tuple[Any, ...]] = {
-    "directions.sigma": (0.01, 0.03, 0.05, 0.1),
-    "step.lr": (0.0003, 0.001, 0.003, 0.01),
-    "pairs": (1, 4, 8, 16),
-    "estimator.top": (0.5, 1.0),
-}
-FIRST_ORDER_SPACE: dict[str, tuple[Any, ...]] = {
-    "step.lr": (0.003, 0.01, 0.03, 0.1),
-    "directions.sigma": (0.01, 0.02, 0.05, 0.1),
-    "policy.init_std": (0.14, 0.37, 1.0),
-    "policy.activation": ("relu", "tanh"),
-    "pairs": (5, 10, 20),
-    "normalise_obs": (True, False),
-}
-
-
-def _methods() -> dict[str, Method]:
-    natural: dict[str, Any] = {"space": NATURAL_SPACE, "own_tasks": True}
-    stable = {task: own for task, own in NATURAL_TASKS.items() if own is not UNSTABLE}
-    plain = "evolution strategies, i.i.d. Gaussian directions"
-    surrogate = "surrogate with a KL penalty; tuned: a natural step and a critic"
-    ours = "ES with the structured control variate"
-    best = "ES on a linear policy, best directions only"
-    return {
-        "es": Method(plain, Es(), tuned=LONG_STEPS, space=FIRST_ORDER_SPACE, by_task=ES_TASKS),
-        "ortho": Method("ES with orthogonal directions", Es(), Orthogonal(), tuned=LONG_STEPS),
-        "gcmc": Method("ES with geometrically coupled pairs", Es(), Gcmc(), tuned=LONG_STEPS),
-        "qmc": Method("ES with Halton directions", Es(), Qmc(), tuned=LONG_STEPS | {"directions.shift": True}),
-        "cv": Method(ours, ControlVariate(), tuned=ADVANTAGE, by_task=NATURAL_TASKS, **natural),
-        "det": Method("ES on a deterministic policy", Es(), settings={"policy": "deterministic"}, tuned=LONG_STEPS),
-        "ars": Method(
-            best, Ars(), Gaussian(), LINEAR, LINEAR, space=LINEAR_SPACE, by_task=LINEAR_TASKS, own_tasks=True
-        ),
-        "pg": Method("policy gradient", PolicyGradient(), Unperturbed(), tuned=OTHERS_AS_BASELINE),
-        "trpo": Method(surrogate, PaperTrpo(), Unperturbed(), tuned=TRUST_REGION, by_task=stable, **natural),
-        **_ppo(),
-    }
-
-
-def _ppo() -> dict[str, Method]:
-    """The clipped surrogate with every combination of the paper's switches; without any, tuned is PPO with epochs."""
-    table = {}
-    for switches in itertools.chain.from_iterable(itertools.combinations("sam", size) for size in range(4)):
-        words = " and ".join({"s": "observation", "a": "advantage"}[letter] for letter in switches if letter in "sa")
-        parts = ["clipped surrogate", *([f"{words} normalisation"] if words else [])]
-        table["+".join(["ppo", *switches])] = Method(
-            ", ".join([*parts, "10 updates per batch"] if "m" in switches else parts),
-            PaperPpo(updates=10 if "m" in switches else 1, normalise_advantages="a" in switches),
-            Unperturbed(),
-            {"normalise_obs": True} if "s" in switches else {},
-            OTHERS_AS_BASELINE,
-        )
-    summary = "clipped surrogate; tuned: a critic, minibatches, epochs"
-    tuned: dict[str, Any] = {"tuned": PROXIMAL, "space": PROXIMAL_SPACE, "by_task": PROXIMAL_TASKS, "own_tasks": True}
-    return table | {"ppo": dataclasses.replace(table["ppo"], summary=summary, **tuned)}
-
-
-METHODS = _methods()
-PAPER: dict[str, Any] = {"policy.output_scale": 0.01, "policy.init_std": 0.37}
-"""What the preset "paper" changes for every task: a small start. The paper does not print it; it is inferred: only with
-it do untrained policies earn what its tables show for methods that hardly learn (results/initial-policy)."""
-TUNED: dict[str, Any] = {"shared_reset": True, "policy.output_scale": 0.1}
-"""What the preset "tuned" changes for every task and method; what a method and a task say themselves comes on top."""
-
-
-def method_name(name: str) -> str:
-    """A method's one name: in small letters, PPO's switches (ppo+m+a) in one order."""
-    if not isinstance(name, str):
-        advice = "an object is given as `estimator=...`, `directions=...` or `step=...`"
-        raise UsageError(f"`method={name!r:.80}` must be a name; {advice}")
-    key = _key(name)
-    if key not in METHODS:
-        raise UsageError(f"unknown method {name!r}{did_you_mean(name, METHODS)}; `quell methods` lists them all")
-    return key
-
-
-def _key(name: str) -> str:
-    head, *switches = name.lower().split("+")
-    return "+".join([head, *sorted(switches, key="sam".find)])
-
-
-def trained(config: Config) -> str:
-    """What a config trains, by its strategies and not by what it is called.
-
-    "es" for plain ES, whatever it was asked for as; the method's name where the strategies are among those that it
-    stands for; else a custom combination: "custom (policy-gradient, adam)".
-    """
-    own = _combination(config)
-    if own in _stands_for("es"):
-        return "es"
-    key = _key(config.method)
-    return config.method if key in METHODS and own in _stands_for(key) else f"custom ({', '.join(filter(None, own))})"
-
-
-def _combination(config: Config) -> tuple[str, ...]:
-    """Estimator, directions unless they go without saying, step, and whether actions are deterministic."""
-    names = [registry.name_of(getattr(config, kind)) for kind in ("estimator", "directions", "step")]
-    names[1] = "" if names[1] in ("gaussian", "none") else names[1]
-    return (*names, "deterministic" if registry.name_of(config.policy) == "deterministic" else "")
-
-
-@functools.cache
-def _stands_for(name: str) -> frozenset[tuple[str, ...]]:
-    """Every combination that a method's presets use."""
-    method, found = METHODS[name], set[tuple[str, ...]]()
-    policies = {"deterministic" if method.settings.get("policy") == "deterministic" else ""}
-    policies |= {""} if name != "det" else set()  # where actions are discrete
-    for own in ({}, *({**method.tuned, **task} for task in ({}, *method.by_task.values()))):
-        settings = {"estimator": method.estimator, "directions": method.directions, **method.settings, **own}
-        config = Config(task="", **{kind: value for kind, value in settings.items() if kind in STRATEGIES[1:]})
-        found.update((*_combination(config)[:3], policy) for policy in policies)
-    return frozenset(found)
-
-
-def falls_back(config: Config) -> bool:
-    """Whether a control variate was asked for and plain ES is what the task gets."""
-    return config.method == "cv" and isinstance(config.estimator, Es)
+    name: str
+    value: Any
+    source: str
 
 
 def make_config(
     task: str,
-    method: str = "cv",
+    method: str | None = None,
     preset: Preset = "tuned",
     overrides: Mapping[str, Any] | None = None,
     instance: Task | None = None,
 ) -> Config:
-    """The method's strategies, then the paper's start or (tuned) our settings, the method's and the task's.
+    """The method's strategies, then the preset's numbers for the task, then overrides.
 
-    Overrides come last, but strategies among them first, so that presets and other overrides speak of what is used.
-    `instance` is the task itself where `task` is not a name that can be looked up.
+    Strategies among the overrides are chosen first, so that presets and other overrides speak of what is used. No
+    method means the task's default. `instance` is the task itself where `task` is not a name that can be looked up.
     """
+    return _made(task, method, preset, overrides or {}, instance)[0]
+
+
+def explain(
+    task: str,
+    method: str | None = None,
+    preset: Preset = "tuned",
+    overrides: Mapping[str, Any] | None = None,
+    instance: Task | None = None,
+) -> list[Setting]:
+    """Every setting of the config that `make_config` makes, and where its value comes from."""
+    config, sources = _made(task, method, preset, overrides or {}, instance)
+    return [Setting(name, value, sources.get(name, DEFAULTS)) for name, value in flatten(config).items()]
+
+
+DEFAULTS = "default"
+
+
+def _made(
+    task: str, method: str | None, preset: Preset, asked: Mapping[str, Any], instance: Task | None
+) -> tuple[Config, dict[str, str]]:
+    """The config, and where those of its settings come from that are not the defaults of strategies."""
     import quell.tasks
+    from quell.tasks.foreign.base import ForeignTask
 
     if preset not in ("tuned", "paper"):
         raise UsageError(f"unknown preset {preset!r}: use tuned or paper")
-    method = method_name(method)
-    chosen, played = METHODS[method], instance or quell.tasks.get(task)
-    config = Config(
-        task=played.name, method=method, preset=preset, estimator=chosen.estimator, directions=chosen.directions
-    )
-    fitting = {"policy": "categorical"} if played.discrete and method != "det" else {}
-    config = replace(config, {**chosen.settings, **fitting}, lenient=True)
-    asked = dict(overrides or {})
-    config = _choose(config, asked)
-    if preset == "paper":
-        config = replace(config, {n: v for n, v in PAPER.items() if n not in chosen.settings}, lenient=True)
-    if preset == "tuned":
-        said = {n: v for n, v in played.tuned.items() if not chosen.own_tasks or n == "policy.actions"}
-        own = {**chosen.settings, **fitting}  # what a method is, whatever tasks say
-        for tuned in (TUNED, {**chosen.tuned, **fitting}, said, own, chosen.by_task.get(played.name, {})):
-            config = replace(config, tuned, lenient=True)
-        config = _fit(_choose(config, asked))
-    return replace(config, asked)
+    played = instance or quell.tasks.get(task)
+    name = default_method(played.name) if method is None else method_name(method)
+    chosen, sources = METHODS[name], dict[str, str]()
+    config = Config(task=played.name, preset=preset)
+
+    def layer(source: str, made: Config) -> Config:
+        before, after = flatten(config), flatten(made)
+        sources.update({one: source for one in after if one not in before or before[one] != after[one]})
+        return made
+
+    strategies = {kind: getattr(chosen, kind) for kind in STRATEGIES}
+    config = layer(f"method {name}", dataclasses.replace(config, **strategies))
+    sources.update(dict.fromkeys(STRATEGIES, f"method {name}"))
+    if played.discrete and chosen.discrete:
+        config = layer("the task: its actions are choices", replace(config, {"policy": "categorical"}))
+    config = layer(ASKED, _choose(config, asked))
+    facts = {"foreign": isinstance(played, ForeignTask), "discrete": played.discrete}
+    for source, numbers in layers(name, preset, played.name, **facts):
+        config = layer(source, read := _numbers(config, numbers, chosen))
+        known = [full_name(one, flatten(read)) for one in numbers]
+        sources.update({one: source for one in known if one and sources.get(one) != ASKED})
+    if chosen.normalise_obs is not None:
+        config = layer(f"method {name}", replace(config, {"normalise_obs": chosen.normalise_obs}))
+    config = layer("the step: it looks at no states", _fit(config))
+    config = layer(ASKED, replace(_choose(config, asked), asked))
+    sources.update({one: ASKED for one in (full_name(key, flatten(config)) for key in asked) if one})
+    return config, {one: source for one, source in sources.items() if one in flatten(config)} | {"task": ASKED}
+
+
+ASKED = "asked for"
+
+
+def _numbers(config: Config, numbers: Mapping[str, Any], method: Method) -> Config:
+    """A preset's numbers that are read. Those of an estimator or a step are for the method's own kind of it."""
+    others = [kind for kind in ("estimator", "step") if _other(getattr(config, kind), getattr(method, kind))]
+    for name, value in numbers.items():
+        where = full_name(name, flatten(config))
+        if where is not None and where.partition(".")[0] not in others:
+            config = replace(config, {where: value})
+    return config
+
+
+def _other(chosen: Any, own: Any) -> bool:
+    return registry.name_of(chosen) != registry.name_of(own)
 
 
 def _fit(config: Config) -> Config:
@@ -432,7 +187,7 @@ def make_policy(config: Config, task: Task) -> Policy:
     known = not isinstance(config.estimator, registry.Elsewhere)  # else a run is being loaded, not trained
     if not chosen.stochastic and known and config.estimator.needs.trajectories:
         raise UsageError(
-            f"method {config.method!r} needs a stochastic policy: its policy gradient is not defined without"
+            f"method {config.combination!r} needs a stochastic policy: its policy gradient is not defined without"
         )
     made: Policy = chosen.make(task)
     if made.own and isinstance(config.step, Natural):

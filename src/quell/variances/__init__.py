@@ -34,7 +34,7 @@ from quell.variances.report import Report
 from quell.variances.rows import Row, find_rows
 from quell.variances.summary import summarise
 
-METHODS = ("es", "ortho", "gcmc", "qmc", "cv-paper", "cv", "cv-advantage")
+METHODS = ("es", "ortho", "gcmc", "qmc", "cv", "cv-moments", "natural-cv")
 
 
 def variance(
@@ -49,7 +49,7 @@ def variance(
     settings: Mapping[str, Any] | None = None,
     reference: str = "es",
     gain: Sequence[str] = (),
-    gain_methods: Sequence[str] = ("es", "cv-paper", "cv-advantage"),
+    gain_methods: Sequence[str] = ("es", "cv", "natural-cv"),
     gain_estimates: int = 40,
     gain_episodes: int = 4,
     seed: int = 0,
@@ -64,7 +64,8 @@ def variance(
     ES is always among them. They are measured on `pairs` pairs in iterations as training has them, after `warmup`
     pairs to learn coefficients and value functions on; directions other than those of ES need episodes of their own,
     `pairs_other` if not as many. Biases are measured against the mean of `reference`; one that is unbiased and less
-    noisy than ES ("cv") shows smaller ones. `gain` names steps whose worth is measured too ("sign:0.01", "kl:0.01").
+    noisy than ES ("cv-moments") shows smaller ones. `gain` names steps whose worth is measured too ("sign:0.01",
+    "kl:0.01").
     """
     seed, compute = registry.whole("seed", seed), compute_for(engine, workers)
     pairs, warmup = registry.whole("pairs", pairs, 2), registry.whole("warmup", warmup)

@@ -71,7 +71,7 @@ def _trained(name: str, given: Task | None, at: str, seed: int, settings: Mappin
     config = replace(_plain(result.config), {"seed": seed, "pairs": _pairs(result), **settings}).validate()
     played = given or make_task(config)
     policy, trained = make_policy(config, played), result.policy
-    where = f"{result.config.method} after {result.steps:,} steps"
+    where = f"{result.config.combination} after {result.steps:,} steps"
     if policy.layout != trained.policy.layout:
         raise UsageError(f"these settings change the parameters, of which {where} has {len(trained.theta)}")
     theta, known = trained.theta, flatten(config)
@@ -93,4 +93,4 @@ def _pairs(result: Result) -> int:
 def _plain(config: Config) -> Config:
     """A run's config with plain ES in place of what trained it, at the run's sigma if it had one."""
     sigma = registry.settings_of(config.directions).get("sigma") or Gaussian().sigma
-    return replace(config, {"method": "es", "estimator": Es(shaping="none"), "directions": Gaussian(sigma=sigma)})
+    return replace(config, {"estimator": Es(shaping="none"), "directions": Gaussian(sigma=sigma)})

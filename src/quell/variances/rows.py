@@ -9,29 +9,25 @@ from quell.estimate import Estimator
 from quell.estimate.es import Es
 from quell.perturb import Unperturbed
 from quell.perturb.gaussian import Gaussian
+from quell.presets import METHODS
 from quell.registry import make, name_of, replace, table
 from quell.types import Batch, State
 
 PLAIN = {"baseline": "leave-one-out", "discount": "fixed"}
 CV = make("estimator", "control-variate", {"shaping": "none", "columns": PLAIN, "coefficients": "moments"})
-PAPER = replace(CV, {"columns.baseline": "none", "columns.discount.gammas": (0.99,), "coefficients": "sgd"})
-NATURAL = {"shaping": "past", "columns": "advantages", "coefficients": "layers", "metric": "step"}
-CRITIC = make("estimator", "control-variate", NATURAL)
+PAPER = replace(METHODS["cv"].estimator, {"shaping": "none"})
 SEVERAL = {"columns.discount.gammas": (1.0, 0.99), "coefficients": "layers"}
 PG = make("estimator", "policy-gradient", {"gamma": 1.0, "baseline": "leave-one-out"})
 BASES: dict[str, tuple[str, Estimator]] = {
     "es": ("plain ES", Es(shaping="none")),
     "re": ("the policy gradient of the perturbed members alone", replace(CV, {"coefficients": "fixed"})),
-    "cv-paper": ("CV as in the paper: sgd eta, gamma 0.99", PAPER),
-    "cv": ("CV with eta from running moments, gamma 1, leave-one-out baseline", CV),
+    "cv": ("the paper's CV: eta by SGD, gamma 0.99", PAPER),
+    "cv-moments": ("CV with eta from running moments, gamma 1, leave-one-out baseline", CV),
     "cv-layer": ("the same with one eta per layer", replace(CV, {"coefficients": "layers"})),
     "cv-several": ("the same with two discounts, gamma 1 and 0.99", replace(CV, SEVERAL)),
-    "cv-advantage": (
-        "CV with a critic's advantages, in a step's metric",
-        make("estimator", "control-variate", NATURAL),
-    ),
+    "natural-cv": ("the default's: CV with a critic's advantages, in a step's metric", METHODS["natural-cv"].estimator),
     "pg": ("policy gradient at theta, without perturbations", PG),
-    "pg-advantage": ("the same with a critic's advantages", make("estimator", "actor-critic")),
+    "actor-critic": ("the same with a critic's advantages", make("estimator", "actor-critic")),
 }
 """Name -> (summary, estimator). Returns are as they are: to shape them by their own batch would bias every estimate."""
 MODIFIERS = {
@@ -84,7 +80,7 @@ def find_row(name: str, sigma: float) -> Row:
     bases = {**{own: cls() for own, cls in table("estimator").items()}, **{own: row[1] for own, row in BASES.items()}}
     base = max((base for base in bases if f"{name}-".startswith(f"{base}-")), key=len, default="")
     rest, base = name.removeprefix(base).strip("-"), base or "es"
-    row = Row(name, bases[base], updates=SGD_UPDATES if base == "cv-paper" else 0).at(sigma)
+    row = Row(name, bases[base], updates=SGD_UPDATES if base == "cv" else 0).at(sigma)
     for modifier in filter(None, rest.split("-")):
         if modifier not in MODIFIERS:
             known, listed = [*bases, *MODIFIERS], ", ".join([*bases, *MODIFIERS])
@@ -125,4 +121,4 @@ def unit(estimator: Estimator, batch: Batch, state: State) -> float:
 
 def gamma_rows(values: Iterable[float]) -> list[Row]:
     """CV by moments at several discounts."""
-    return [Row(f"cv gamma={value:g}", replace(CV, {"columns.discount.gammas": (value,)})) for value in values]
+    return [Row(f"cv-moments gamma={value:g}", replace(CV, {"columns.discount.gammas": (value,)})) for value in values]

@@ -16,7 +16,7 @@ from quell.estimate.control_variate.advantages import AdvantageColumn
 from quell.estimate.critic.network import NetworkCritic
 from quell.perturb import Unperturbed
 from quell.perturb.gaussian import Gaussian
-from quell.training.methods import NATURAL_CV
+from quell.presets import NATURAL_CV
 
 
 def natural(**settings: Any) -> ControlVariate:

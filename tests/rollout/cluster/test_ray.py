@@ -197,7 +197,7 @@ def test_states_travel(cluster: set[str]) -> None:
 def test_variances_are_the_same(cluster: set[str]) -> None:
     """The same numbers to the last bit: several estimators on one batch, whose trajectories stay with the workers, the
     states for the metrics, and the steps."""
-    asked: dict[str, Any] = {"methods": "cv-paper,cv-several", "pairs": 10, "warmup": 10, "settings": SETTINGS}
+    asked: dict[str, Any] = {"methods": "cv,cv-several", "pairs": 10, "warmup": 10, "settings": SETTINGS}
     asked |= {"gain": ["natural:0.01"], "gain_estimates": 2, "progress": False}
     remote, local = (quell.variance("lqr-302", engine=engine, **asked) for engine in (Ray(workers=2), Cpu(workers=1)))
     for a, b in zip(local.measurement.rows, remote.measurement.rows, strict=True):

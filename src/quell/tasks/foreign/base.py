@@ -11,11 +11,6 @@ from quell.errors import EnvironmentFailure, UsageError
 from quell.tasks.base import Array, Task
 from quell.tasks.foreign.spaces import ActionReader, observation_filler
 
-UNKNOWN_SCALES: dict[str, Any] = {"policy.activation": "tanh", "normalise_obs": True}
-"""Tuned settings of all: nobody knows how large these observations are."""
-LARGE_STEPS: dict[str, Any] = {"sigma": 0.1, "lr": 0.02}
-"""And of those with discrete actions: which one is taken changes only under large steps."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class ForeignTask(Task):
@@ -39,7 +34,6 @@ class ForeignTask(Task):
             obs_size=observation_filler(self.spaces[0])[0],
             action_size=reader.size,
             discrete=reader.discrete,
-            tuned=UNKNOWN_SCALES | (LARGE_STEPS if reader.discrete else {}),
         )
 
     @property

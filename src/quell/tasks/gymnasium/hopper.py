@@ -3,7 +3,6 @@
 v5 of Walker2d gives both feet the same friction; v4's right foot has less than half of the left one's.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from quell.tasks.base import State, within
@@ -38,7 +37,6 @@ class Walker2d(Hopper):
     summary = "planar biped, walk forward (Gymnasium)"
     obs_size, action_size = 17, 6
     asset = by_version(v5="walker2d_v5.xml", v4="walker2d.xml")
-    tuned: Mapping[str, Any] = {"lr": 0.01}  # at 0.03, four runs of ten lost their gait for good
 
     def terminated(self, xp: Any, state: State) -> Any:
         height, angle = state["qpos"][:, 1], state["qpos"][:, 2]

@@ -4,7 +4,6 @@ v5 charges for contact forces; v4 charges nothing. The ant observes them in v5 o
 but v5 leaves out what is always zero (the world body, actuator forces on the free joint).
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from quell.tasks.base import State, within
@@ -18,7 +17,6 @@ class Ant(GymnasiumTask):
     summary = "four-legged ant, walk forward (Gymnasium)"
     obs_size, action_size = by_version(v5=105, v4=27), 8
     can_terminate = True
-    tuned: Mapping[str, Any] = {"policy.actions": "clip"}  # the cost of an action has no bound, its effect has
     asset, frame_skip = "ant.xml", 5
     # Like Gymnasium, the reward reads the torso's position as the integrator last evaluated it, not qpos.
     fields = ("qpos", "qvel", "xpos", "cfrc_ext")
@@ -55,7 +53,6 @@ class Humanoid(GymnasiumTask):
     summary = "humanoid, walk forward (Gymnasium)"
     obs_size, action_size = by_version(v5=348, v4=376), 17
     can_terminate, first_length = True, 20
-    tuned: Mapping[str, Any] = Ant.tuned
     asset, frame_skip = "humanoid.xml", 5
     fields = ("qpos", "qvel", "cinert", "cvel", "qfrc_actuator", "cfrc_ext", "subtree_com")
     contact_forces = True

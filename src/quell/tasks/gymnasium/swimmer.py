@@ -1,6 +1,5 @@
 """A swimmer of three links, a planar cheetah: move forward; Gymnasium's Swimmer and HalfCheetah, alike in v4 and v5."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from quell.tasks.base import State
@@ -13,7 +12,6 @@ class Swimmer(GymnasiumTask):
     obs_size, action_size = 8, 2
     asset, frame_skip = "swimmer.xml", 4
     reset_noise = 0.1
-    tuned: Mapping[str, Any] = {"policy.activation": "tanh", "policy.init_std": 0.37, "lr": 0.01}
     unseen, seconds, cost = 2, 0.04, 1e-4  # coordinates that tell where it is; of a step; of an action's square
 
     def observe(self, xp: Any, state: State) -> Any:
@@ -32,7 +30,6 @@ class HalfCheetah(Swimmer):
     obs_size, action_size = 17, 6
     asset, frame_skip = "half_cheetah.xml", 5
     normal_velocities = True
-    tuned: Mapping[str, Any] = {"policy.activation": "tanh", "policy.init_std": 0.14, "normalise_obs": True, "lr": 0.01}
     unseen, seconds, cost = 1, 0.05, 0.1
 
 

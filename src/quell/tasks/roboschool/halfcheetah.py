@@ -11,7 +11,7 @@ of six parts, one step old. Action 6: motor torques over the motors' power.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,6 @@ class RoboschoolHalfCheetah(Task):
     summary = "heavy planar cheetah, run forward (RoboschoolHalfCheetah-v1 on PyBullet)"
     obs_size, action_size = 26, 6
     can_terminate = True
-    tuned: Mapping[str, Any] = {"policy.actions": "clip"}  # the cost of an action has no bound, its effect has
     engine, extra = "pybullet", "robo"
 
     def simulator(self, members: int) -> "CheetahSimulator":
