@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -75,3 +76,9 @@ def test_commands_print_through_what_is_printable() -> None:
     for path in (SOURCE / "commands").glob("*.py"):
         calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
         assert "print" not in [call.id for call in calls if isinstance(call, ast.Name)], path.name
+
+
+def test_no_two_files_of_tests_have_the_same_name() -> None:
+    """pytest imports them by their names alone, and could not collect the second."""
+    seen = Counter(path.name for path in Path(__file__).parent.rglob("test_*.py"))
+    assert max(seen.values()) == 1, seen.most_common(3)
