@@ -34,6 +34,7 @@ class Purpose(IntEnum):
     CRITIC_INIT = 17  # a value network's initial weights
     CRITIC = 18  # the order it sees its data in
     EPOCHS = 19  # the order in which a batch is gone through several times
+    TRACE = 20  # noise on rewards that are all the same
 
 
 class Stream(Enum):

@@ -12,7 +12,7 @@ import pytest
 from quell import registry
 from quell.estimate.control_variate import ControlVariate
 from quell.estimate.control_variate.advantages import AdvantageColumn
-from quell.estimate.control_variate.coefficients import LayerCoefficients
+from quell.estimate.control_variate.coefficients import LayerCoefficients, Space
 from quell.estimate.control_variate.discount import FixedDiscounts
 from quell.estimate.control_variate.discounted import DiscountedColumns
 from quell.perturb import Unperturbed
@@ -84,6 +84,25 @@ def label(strategy: Any) -> str:
 
 def directions_for(estimator: Any) -> Any:
     return Gaussian(sigma=SIGMA) if estimator.needs.perturbed else Unperturbed()
+
+
+def has_critic(estimator: Any) -> bool:
+    """Whether it, or a column of it, sees more of an episode than its rewards."""
+    return hasattr(getattr(estimator, "columns", estimator), "critic")
+
+
+def weights_at_first(estimator: Any) -> float:
+    """What a control variate's column is multiplied by before anything is learned; 1 where there is none."""
+    if not isinstance(estimator, ControlVariate):
+        return 1.0
+    space = Space(1, 1, (slice(0, 1),), (slice(0, 1),))
+    return float(estimator.coefficients.coefficients(space, estimator.coefficients.init(space))[0, 0])
+
+
+def sees_differences_alone(estimator: Any) -> bool:
+    """Whether rewards enter only as differences between episodes."""
+    own = getattr(estimator, "columns", estimator)
+    return not has_critic(estimator) and getattr(own, "baseline", "leave-one-out") == "leave-one-out"
 
 
 def unshaped(estimator: Any) -> Any:

@@ -11,7 +11,17 @@ import numpy as np
 import pytest
 from conftest import Collector
 from linear_gaussian import POLICY, THETA, LinearGaussian, smoothed_gradient
-from strategies import SIGMA, directions_for, estimators, label, sampled, unshaped
+from strategies import (
+    SIGMA,
+    directions_for,
+    estimators,
+    has_critic,
+    label,
+    sampled,
+    sees_differences_alone,
+    unshaped,
+    weights_at_first,
+)
 from troubled import Troubled
 
 import quell.estimate.reduce as reduce_module
@@ -80,14 +90,18 @@ class TestBadNumbers:
             assert all(np.array_equal(again.state[k], v, equal_nan=True) for k, v in estimated.state.items())
 
     def test_equal_returns_give_a_zero_gradient(self, estimator: Any) -> None:
-        """Policy-gradient methods may still see structure within an episode, so only finiteness is asked of those."""
+        """Unless a critic sees more than returns; also where they are equal but for the order in which they are
+        summed."""
         data = collector(estimator)
         batch = data.batch(THETA)
-        flat = changed(batch, rewards=np.full_like(batch.rollouts.rewards, 2.0))
-        gradient = data.estimate(estimator, flat).gradient
-        assert np.isfinite(gradient).all()
-        if estimator.needs.perturbed:
-            assert (gradient == 0).all()
+        rewards = np.full_like(batch.rollouts.rewards, 2.0)
+        shuffled = np.random.default_rng(0).permuted(np.resize([0.1, 0.2, 0.7], rewards.shape), axis=1)
+        assert np.ptp(shuffled.sum(axis=1)) > 0, "a test of rounding needs some"
+        for same in (rewards, shuffled):
+            gradient = data.estimate(estimator, changed(batch, rewards=same)).gradient
+            assert np.isfinite(gradient).all()
+            moves = has_critic(estimator) and weights_at_first(estimator) != 0
+            assert np.any(gradient) == moves
 
     @pytest.mark.parametrize("factor", [1e38, 1e150, 1e300])
     def test_huge_returns(self, estimator: Any, factor: float) -> None:
@@ -125,6 +139,44 @@ class TestBadNumbers:
     def test_one_pair_is_enough_for_a_gradient(self, estimator: Any) -> None:
         data = collector(estimator, pairs=1)
         assert np.isfinite(data.estimate(estimator, data.batch(THETA)).gradient).all()
+
+
+@everyone
+def test_a_constant_added_to_all_rewards_decides_nothing(estimator: Any) -> None:
+    """Where all episodes have the same length, as here, it is the same task, so the same batches move theta.
+
+    Seven batches: the same reward on every step, twice; rewards that differ; and again the same on every step, as much
+    as was ever earned, less than that, and as much again; rewards that differ. Without a critic, theta moves where
+    returns differ. With one it moves every time, though less where there is nothing but the best return to be seen
+    (but not along a column of a control variate whose coefficient is still 0).
+
+    Gradients are the same too, to rounding, where nothing but differences between episodes enters them: returns, ranks,
+    and reward-to-go less that of the others at the same step. Reward-to-go as it is feels a constant (in expectation it
+    cancels), and a critic has to learn the constant first; of those, only whether they move is asked.
+    """
+    data = collector(estimator, pairs=4)
+    batches = [data.batch(THETA, iteration) for iteration in range(7)]
+    best = np.ceil(max(batches[number].rollouts.returns.max() for number in (2, 6)) / 6) + 1
+    flat = {0: -17.0, 1: -17.0, 3: best, 4: best - 1, 5: best}  # of every step
+    found: dict[float, list[Array]] = {}
+    for constant in (-1.0, 0.0, 1.0):
+        state, found[constant] = estimator.init(data.problem), []
+        for number, batch in enumerate(batches):
+            rewards = np.full_like(batch.rollouts.rewards, flat.get(number, 0.0))
+            rewards = (rewards if number in flat else batch.rollouts.rewards) + constant
+            estimated = data.estimate(estimator, changed(batch, rewards=rewards), state)
+            state = estimated.state
+            found[constant].append(estimated.gradient.astype(np.float64) * estimated.share)
+    moves = {constant: [bool(np.any(one)) for one in gradients] for constant, gradients in found.items()}
+    assert moves[-1] == moves[0] == moves[1]
+    if not has_critic(estimator):
+        assert moves[0] == [number not in flat for number in range(7)]
+    elif weights_at_first(estimator):
+        assert all(moves[0])
+    if sees_differences_alone(estimator):
+        for gradients in found.values():
+            for one, other in zip(gradients, found[0.0], strict=True):
+                assert np.linalg.norm(one - other) <= 1e-5 * np.linalg.norm(other)
 
 
 @every_choice

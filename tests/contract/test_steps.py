@@ -57,6 +57,21 @@ def test_moves_uphill(step: Any) -> None:
     assert height(walk(step, 200)[0]) > 0.1 * height(np.zeros(POLICY.dim))
 
 
+@pytest.mark.parametrize("step", [*STEPS, OwnOptax(optax.adam(0.01))], ids=registry.name_of)
+def test_a_share_of_a_step_is_that_much_shorter(step: Any) -> None:
+    """In length, to 1%; a divergence falls with its square."""
+    theta = np.zeros(POLICY.dim, np.float32)
+    whole, half, none = (
+        step.step(theta, slope(theta), step.init(POLICY, theta), Context(POLICY, 10, 1000, theta, SEEN, share=share))
+        for share in (1.0, 0.5, 0.0)
+    )
+    assert half[0] == pytest.approx(whole[0] / 2, rel=0.01)
+    assert np.any(whole[0])
+    assert (none[0] == theta).all()
+    for name in whole[2].keys() & {"learning_rate", "update/kl"}:
+        assert half[2][name] == pytest.approx(whole[2][name] / (4 if name == "update/kl" else 2), rel=0.05)
+
+
 @everyone
 def test_its_state_survives_a_checkpoint_exactly(step: Any) -> None:
     theta, state = walk(step, 5)

@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from quell.estimate import Estimate, Needs, Problem, Rows, total_variance
-from quell.estimate.advantages import WithCritic, earned_alike, played_steps, surrogate
+from quell.estimate.advantages import WithCritic, played_steps, surrogate
+from quell.estimate.flat import nothing_seen
 from quell.estimate.policy_gradient import spread_of_good
 from quell.estimate.returns import finite_pairs
 from quell.types import Batch, Pair, State, Sums
@@ -30,14 +31,14 @@ class ActorCritic(WithCritic):
     """Have a natural step shortened until it gains by the importance-weighted surrogate too, or not taken."""
 
     def init(self, problem: Problem) -> State:
-        return self.critic.init(problem)
+        return {**nothing_seen(), **self.critic.init(problem)}
 
     def unit(self, batch: Batch, state: State) -> float:
-        """What rewards are divided by; 0 where there is nothing to learn."""
-        return spread_of_good(batch) or float(not earned_alike(batch))
+        """What rewards are divided by."""
+        return spread_of_good(batch) or 1.0
 
     def prepare(self, problem: Problem, batch: Batch, state: State) -> Rows:
-        return self.rows(batch, finite_pairs(batch.rollouts.rewards), state, self.unit(batch, state))
+        return self.rows(problem, batch, finite_pairs(batch.rollouts.rewards), state, self.unit(batch, state))
 
     def terms(self, problem: Problem, pair: Pair, row: dict[str, Any], theta: Any, xp: Any = np) -> dict[str, Any]:
         found, learned = self.advantages(xp, pair, row)
@@ -53,13 +54,14 @@ class ActorCritic(WithCritic):
             "variance/method": total_variance(sums["g"], sums["gg"], count),
             "gamma": self.gamma,
         }
+        share = self.share(state, rows, sums)
         if count and np.isfinite(sums["g"]).all():
-            state = self.critic.update(problem, state, sums, int(rows.shared["iteration"]))
+            state = self.learned(problem, state, rows, sums)
         judge = None
         if self.line_search:
             steps = sums["collected.steps"]
             judge = surrogate(problem.policy, steps[np.isfinite(steps).all(axis=1)])
-        return Estimate((sums["g"] / max(count, 1)).astype(np.float32), state, metrics, judge)
+        return Estimate((sums["g"] / max(count, 1)).astype(np.float32), state, metrics, judge, share)
 
 
 ESTIMATORS = [ActorCritic]

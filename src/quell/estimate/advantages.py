@@ -18,11 +18,11 @@ import numpy as np
 from quell.estimate import Problem, Rows
 from quell.estimate.critic import Critic, generalised_advantages
 from quell.estimate.critic.network import NetworkCritic
+from quell.estimate.flat import earned, nothing_else_seen, seen_after, step_share, with_a_trace
 from quell.estimate.policy_gradient import padded_length, pair_scores, recorded_length
-from quell.estimate.returns import finite_pairs
 from quell.policy.network import Policy
 from quell.registry import DISCOUNT, SHARE
-from quell.types import Array, Batch, Pair, State
+from quell.types import Array, Batch, Pair, State, Sums
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,17 +40,20 @@ class WithCritic:
     def biased(self) -> bool:
         return self.gamma < 1 or self.trace < 1
 
-    def rows(self, batch: Batch, good: Array, state: State, scale: float) -> Rows:
+    def rows(self, problem: Problem, batch: Batch, good: Array, state: State, scale: float) -> Rows:
         """What `gradients` needs: rewards up to the longest episode's end, and the critic's weights.
 
-        A scale of 0 says that there is nothing to learn: then advantages count 0.
+        Rewards are left as they are where there is no scale to divide them by: returns that are all the same have none.
         """
-        rollouts = batch.rollouts
+        rollouts, ends = batch.rollouts, earned(batch)
         horizon, longest = rollouts.rewards.shape[1], int(rollouts.steps.max())
         rewards = rollouts.rewards[:, :longest].reshape(-1, 2, longest)
+        if nothing_else_seen(state, ends):
+            rewards = with_a_trace(rewards, problem.seed, batch.episodes.iteration)
         pairs = {"good": good, "rewards": rewards, "terminated": rollouts.terminated.reshape(-1, 2)}
         counted = {"iteration": np.asarray(batch.episodes.iteration), "time": np.arange(horizon) / horizon}
-        counted["scale"] = np.asarray(scale or np.inf)
+        counted |= {"scale": np.asarray(scale or 1.0), "earned": ends}
+        counted["steps"] = np.asarray(rollouts.steps[np.repeat(good, 2)].sum())
         return Rows(pairs, counted | self.critic.shared(state, batch.pairs))
 
     def advantages(self, xp: Any, pair: Pair, row: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -61,7 +64,19 @@ class WithCritic:
         values = xp.where(running, self.critic.predict(xp, row, obs, time), 0.0)
         rewards = xp.where(running, row["rewards"][..., :end], 0.0)
         found = generalised_advantages(xp, rewards, values, pair.steps, row["terminated"], self.gamma, self.trace)
-        return found, self.critic.terms(xp, row, obs, time, found + values, pair.steps)
+        learned = self.critic.terms(xp, row, obs, time, found + values, pair.steps)
+        moments = xp.stack([found.sum(axis=(-2, -1)), xp.square(found).sum(axis=(-2, -1))], axis=-1)
+        return found, {"advantages": moments, **learned}
+
+    def share(self, state: State, rows: Rows, sums: Sums) -> float:
+        """How much of its usual length a step along the estimate shall have; all of it where nothing may be biased by
+        what a batch itself says."""
+        return step_share(state, rows.shared["earned"], spread_of_advantages(rows, sums)) if self.biased else 1.0
+
+    def learned(self, problem: Problem, state: State, rows: Rows, sums: Sums) -> State:
+        """What the critic and `quell.estimate.flat` know after a batch."""
+        seen = seen_after(state, rows.shared["earned"], spread_of_advantages(rows, sums))
+        return self.critic.update(problem, {**state, **seen}, sums, int(rows.shared["iteration"]))
 
     def gradients(self, xp: Any, problem: Problem, pair: Pair, row: dict[str, Any], thetas: Any, found: Any) -> Any:
         """sum_t A_t / s grad log pi of both members, [..., 2, d], given their advantages."""
@@ -70,11 +85,10 @@ class WithCritic:
         return pair_scores(xp, problem.policy, pair, thetas, weights[..., None, :])[..., 0, :]
 
 
-def earned_alike(batch: Batch) -> bool:
-    """Whether all episodes earned the same, and not nothing. Their advantages are the critic's errors, and steps of a
-    fixed length along those would lose what was learned; where no reward was seen, they explore."""
-    earned = batch.rollouts.returns[np.repeat(finite_pairs(batch.rollouts.rewards), 2)]
-    return bool(len(earned)) and bool(earned.min() == earned.max() != 0)
+def spread_of_advantages(rows: Rows, sums: Sums) -> float:
+    """Standard deviation over the steps of a batch."""
+    mean, square = sums["advantages"] / max(int(rows.shared["steps"]), 1)
+    return float(np.sqrt(np.maximum(square - mean**2, 0.0)))
 
 
 SHORTEST, LONGEST = 1024, 1 << 30  # rows: powers of two in between are compiled

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 
 from quell.estimate import Estimate, Needs, Problem, Rows, total_variance
-from quell.estimate.returns import alive, discounts, finite_pairs, mean_of_others, reward_to_go
+from quell.estimate.returns import alike, alive, discounts, finite_pairs, mean_of_others, reward_to_go
 from quell.policy.network import Policy
 from quell.registry import DISCOUNT
 from quell.stats import spread
@@ -39,9 +39,9 @@ def advantages(batch: Batch, gammas: Sequence[float], baseline: Baseline) -> tup
 
 
 def spread_of_good(batch: Batch) -> float:
-    """Standard deviation of the good pairs' returns; 0 if there are none."""
+    """Standard deviation of the good pairs' returns; 0 if there are none, or all are alike."""
     returns = batch.rollouts.returns[np.repeat(finite_pairs(batch.rollouts.rewards), 2)]
-    return spread(returns) if len(returns) else 0.0
+    return spread(returns) if len(returns) and not alike(returns) else 0.0
 
 
 def step_weights(values: Array, gammas: Sequence[float]) -> Array:
@@ -81,7 +81,7 @@ def padded_length(steps: int, horizon: int, least: int = 64) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyGradient:
-    """Vanilla PG at theta from 2N full episodes, one update per batch; rewards in units of the returns' spread."""
+    """Vanilla PG at theta from 2N full episodes, one update per batch."""
 
     name: ClassVar[str] = "policy-gradient"
     needs: ClassVar[Needs] = Needs(perturbed=False, trajectories=True)

@@ -4,7 +4,8 @@
     maximise mean_t min(ratio_t A_t, clip(ratio_t, 1 - eps, 1 + eps) A_t)        by Adam, minibatch by minibatch
 
 (Schulman et al., 2017). What comes back as the gradient is the whole way that theta went, so the step for it is
-`sgd` with a rate of 1; a schedule of that rate shortens the way.
+`sgd` with a rate of 1; a schedule of that rate shortens the way. It is not shortened where all episodes earned the
+most so far (`quell.estimate.flat`): a solved CartPole was lost more often then (results/flat).
 """
 
 import functools
@@ -16,6 +17,7 @@ import numpy as np
 
 from quell.estimate import Estimate, Needs, Problem, Rows
 from quell.estimate.advantages import LONGEST, SHORTEST, WithCritic, padded_rows, played_steps
+from quell.estimate.flat import nothing_seen
 from quell.estimate.policy_gradient import padded_length
 from quell.estimate.returns import finite_pairs
 from quell.keys import Purpose, generator
@@ -47,14 +49,14 @@ class Ppo(WithCritic):
 
     def init(self, problem: Problem) -> State:
         moments = {f"adam.{name}": np.zeros(problem.policy.dim, np.float32) for name in ("mean", "square")}
-        return {**moments, "adam.time": np.zeros(()), **self.critic.init(problem)}
+        return {**moments, "adam.time": np.zeros(()), **nothing_seen(), **self.critic.init(problem)}
 
     def unit(self, batch: Batch, state: State) -> float:
         """Advantages are brought to unit spread in any case."""
         return 1.0
 
     def prepare(self, problem: Problem, batch: Batch, state: State) -> Rows:
-        rows = self.rows(batch, finite_pairs(batch.rollouts.rewards), state, 1.0)
+        rows = self.rows(problem, batch, finite_pairs(batch.rollouts.rewards), state, 1.0)
         rows.shared["theta"] = batch.theta
         return rows
 
@@ -81,7 +83,7 @@ class Ppo(WithCritic):
             return Estimate(np.full_like(way, np.nan), state, metrics)  # which the trainer skips, and counts
         mean, square, time = map(np.asarray, adam)
         learned = {"adam.mean": mean, "adam.square": square, "adam.time": np.asarray(time, np.float64)}
-        return Estimate(way, self.critic.update(problem, {**state, **learned}, sums, iteration), metrics)
+        return Estimate(way, self.learned(problem, {**state, **learned}, rows, sums), metrics)
 
     def _order(self, rng: np.random.Generator, steps: int) -> tuple[Array, int]:
         """(rows of each update [n, minibatch], how many of them are to be done)."""

@@ -8,6 +8,7 @@ import numpy as np
 from quell.types import Array, namespace
 
 Shaping = Literal["normalise", "ranks", "none"]
+ROUNDING = 1e-12  # of the largest: returns that differ by less are the same sum in another order
 
 
 def reward_to_go(rewards: Array, gammas: Sequence[float]) -> Array:
@@ -37,6 +38,15 @@ def alive(steps: Array, horizon: int) -> Array:
 def finite_pairs(values: Array) -> Array:
     """[N] bool: which pairs have only finite numbers in both members' rows of `values` [2N, ...]."""
     return namespace(values).isfinite(values).reshape(len(values) // 2, -1).all(axis=1)
+
+
+def alike(returns: Array, members: Array | None = None) -> Any:
+    """Whether there are returns (of these members, if not all), and they are the same up to rounding."""
+    xp = namespace(returns)
+    members = xp.ones(len(returns), bool) if members is None else members
+    low = xp.where(members, returns, xp.inf).min(initial=xp.inf)
+    high = xp.where(members, returns, -xp.inf).max(initial=-xp.inf)
+    return (low <= high) & (high - low <= ROUNDING * xp.maximum(-low, high))
 
 
 def mean_of_others(values: Array, running: Array, *, whole_pairs: bool = False) -> Array:
@@ -106,7 +116,7 @@ def shape(returns: Array, how: Shaping, members: Array | None = None) -> tuple[A
         return returns, 1.0
     xp = namespace(returns)
     members = xp.ones(len(returns), bool) if members is None else members
-    flat = xp.where(members, returns, xp.inf).min() >= xp.where(members, returns, -xp.inf).max()
+    flat = alike(returns, members) | ~members.any()
     largest = xp.where(flat, 1.0, xp.where(members, xp.abs(returns), 0.0).max())  # keeps squares of huge returns finite
     unit, count = returns / largest, xp.maximum(members.sum(), 1)
     mean = xp.where(members, unit, 0.0).sum() / count

@@ -17,7 +17,7 @@ import numpy as np
 
 from quell.estimate import Estimate, Needs, Problem, Rows
 from quell.estimate.policy_gradient import Baseline, advantages, recorded_length
-from quell.estimate.returns import alive
+from quell.estimate.returns import alike, alive
 from quell.policy.network import Policy
 from quell.registry import COUNT, DISCOUNT, POSITIVE, SIZE
 from quell.stats import spread
@@ -51,11 +51,13 @@ class Surrogate:
 
     def prepare(self, problem: Problem, batch: Batch, state: State) -> Rows:
         _, (values,), good = advantages(batch, [self.gamma], self.baseline)
-        mask = alive(batch.rollouts.steps, values.shape[1]) & np.repeat(good, 2)[:, None]
+        members = np.repeat(good, 2)
+        mask = alive(batch.rollouts.steps, values.shape[1]) & members[:, None]
         real = values[mask]
         if self.normalise_advantages and len(real):
             values = values - real.mean()
-        scale = spread(real) if len(real) else 0.0
+        flat = alike(batch.rollouts.returns[members])  # else reward-to-go would tell early steps from late ones
+        scale = spread(real) if len(real) and not flat else 0.0
         # Without advantage normalisation they are still brought to unit scale. Adam would do that anyway, but for the
         # paper's TRPO it decides how much the penalty weighs.
         weighed = {"values": np.where(mask, values / scale if scale > 0 else 0.0, 0.0), "mask": mask}

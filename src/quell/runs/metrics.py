@@ -37,6 +37,8 @@ METRICS: dict[str, str] = {
     "update/ratio": "Norm of the update divided by the norm of theta.",
     "update/kl": "KL divergence between the policies after and before a natural step, on states of the batch.",
     "update/shortened": "Times that a natural step was shortened to keep to its divergence, or to gain by a surrogate.",
+    "update/share": "Share of a step's usual length that was taken: below 1 where all episodes earned the same, the "
+    "most so far, and advantages are smaller than where returns differ.",
     "action_std": "Mean standard deviation of the policy's actions (0 if deterministic).",
     "learning_rate": "Learning rate in use.",
     "variance/es": "Estimated variance of plain ES on this batch, on the same directions, in the metric that "
@@ -54,7 +56,7 @@ METRICS: dict[str, str] = {
     "pg/kl": "Mean KL divergence between the policy being updated and the one that acted (last update of the batch).",
     "pg/updates": "Minibatch updates made on the batch.",
     "trouble/bad_pairs": "Pairs left out because a return was not finite.",
-    "trouble/flat": "1 when all returns were equal, so that the batch carries no gradient.",
+    "trouble/flat": "1 when all returns were equal: without a critic such a batch carries no gradient.",
     "trouble/cv_dropped": "1 when the policy gradient overflowed and the batch fell back to plain ES.",
     "trouble/skipped": "1 when no finite gradient could be formed, or no step with sound numbers and a divergence "
     "within its limit: nothing was changed.",

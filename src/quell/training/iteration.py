@@ -9,7 +9,7 @@ import numpy as np
 from quell.config import Config
 from quell.estimate import estimate
 from quell.estimate.reduce import calm
-from quell.estimate.returns import finite_pairs
+from quell.estimate.returns import alike, finite_pairs
 from quell.keys import Purpose, Stream, generator
 from quell.rollout import Compute
 from quell.stats import mean, spread
@@ -119,8 +119,8 @@ class Trainer:
         returns = batch.rollouts.returns
         good = finite_pairs(returns)
         usable = returns[np.repeat(good, 2)]
-        flat = len(usable) > 0 and usable.min() == usable.max()
-        row: Row = {"trouble/bad_pairs": float((~good).sum()), "trouble/flat": float(flat), "trouble/skipped": 0.0}
+        flat = float(alike(usable))
+        row: Row = {"trouble/bad_pairs": float((~good).sum()), "trouble/flat": flat, "trouble/skipped": 0.0}
         states = None if batch.rollouts.states is None else visited(batch.rollouts)
         before, context = state.theta, Context(self.problem.policy, state.steps, self.config.steps, state.theta, states)
         norm, engine = 0.0, self.engine
@@ -129,10 +129,10 @@ class Trainer:
             estimated = estimate(self.config.estimator, self.problem, batch, memory, total=engine.total, theta=theta)
             norm = float(np.linalg.norm(estimated.gradient.astype(np.float64)))
             with calm():
-                seen = dataclasses.replace(context, surrogate=estimated.surrogate)
+                seen = dataclasses.replace(context, surrogate=estimated.surrogate, share=estimated.share)
                 theta, step, facts = self.config.step.step(theta, estimated.gradient, state.step, seen)
                 theta = np.asarray(theta, np.float32)  # a user's step may compute in double precision
-            row |= {name: float(value) for name, value in facts.items()}
+            row |= {name: float(value) for name, value in facts.items()} | {"update/share": estimated.share}
             sound = np.isfinite(norm) and np.isfinite(theta).all() and is_finite(step)
             if not good.any() or not sound:
                 row["trouble/skipped"] = 1.0

@@ -41,7 +41,7 @@ class FirstOrder(Step):
         return self.transform().init(theta)
 
     def step(self, theta: Array, gradient: Array, state: Any, context: Context) -> tuple[Array, Any, Metrics]:
-        rate = scheduled(self.lr, self.schedule, context.steps, context.budget)
+        rate = scheduled(self.lr, self.schedule, context.steps, context.budget) * context.share
         direction, state = _compiled(self)(shortened(gradient, self.max_norm), state)
         direction = np.asarray(direction) if namespace(theta) is np else direction
         return theta + namespace(theta).float32(rate) * direction, state, {"learning_rate": rate}
@@ -85,7 +85,7 @@ class OwnOptax(Step):
 
     def step(self, theta: Array, gradient: Array, state: Any, context: Context) -> tuple[Array, Any, Metrics]:
         update, state = _compiled(self)(-gradient, state, theta)
-        return theta + np.asarray(update), state, {}
+        return theta + np.float32(context.share) * np.asarray(update), state, {}
 
 
 def shortened(gradient: Array, longest: float) -> Array:

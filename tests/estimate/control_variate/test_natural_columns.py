@@ -10,13 +10,13 @@ import pytest
 from conftest import Collector
 from linear_gaussian import POLICY, THETA, LinearGaussian
 
-from quell.estimate.actor_critic import ActorCritic
 from quell.estimate.control_variate import ControlVariate
 from quell.estimate.control_variate.advantages import AdvantageColumn
 from quell.estimate.critic.network import NetworkCritic
-from quell.perturb import Unperturbed
 from quell.perturb.gaussian import Gaussian
 from quell.presets import NATURAL_CV
+from quell.update import Context
+from quell.update.natural import Natural
 
 
 def natural(**settings: Any) -> ControlVariate:
@@ -46,23 +46,29 @@ def test_one_pair_tells_nothing_at_first() -> None:
     assert np.isnan(data.estimate(natural(), data.batch(THETA)).metrics["variance/ratio"])
 
 
-CV, PG = natural(gamma=0.9), ActorCritic(gamma=0.9)
-
-
-@pytest.mark.parametrize(
-    ("estimator", "reward", "moves"),
-    [
-        *((CV, 1.0, False), (CV, 0.0, True), (natural(gamma=1.0, trace=1.0), 1.0, True)),
-        *((PG, 1.0, False), (PG, 0.0, True)),
-    ],
-)
-def test_episodes_that_all_earn_the_same_teach_nothing(estimator: Any, reward: float, moves: bool) -> None:
-    """What is left of them are the critic's errors; heeded where no reward was seen, and where nothing may be biased
-    by what a batch itself says."""
-    directions = Gaussian(sigma=0.3) if estimator.needs.perturbed else Unperturbed()
-    data = Collector(LinearGaussian(), POLICY, pairs=4, directions=directions)
-    state = data.estimate(estimator, data.batch(THETA)).state
-    batch = data.batch(THETA, 1)
-    same = dataclasses.replace(batch.rollouts, rewards=np.full_like(batch.rollouts.rewards, reward))
-    found = data.estimate(estimator, dataclasses.replace(batch, rollouts=same), state)
-    assert bool(np.any(found.gradient)) is moves
+def test_batches_without_a_difference_teach_no_coefficients() -> None:
+    """There ES says nothing, so it would look free of noise: coefficients would go to 0, and leave the policy gradient
+    out where rewards are rare."""
+    data = Collector(LinearGaussian(), POLICY, pairs=4, directions=Gaussian(sigma=0.3))
+    estimator, step = natural(), Natural()
+    state, seen = estimator.init(data.problem), step.init(POLICY, THETA)
+    moving = np.ones_like(THETA)
+    for iteration in range(3):
+        batch = data.batch(THETA, iteration, states=20)
+        states = batch.rollouts.states
+        assert states is not None
+        context = Context(POLICY, 0, 1000, THETA, states.reshape(-1, states.shape[-1]))
+        _, seen, _ = step.step(THETA, moving, seen, context)
+        same = dataclasses.replace(batch.rollouts, rewards=np.zeros_like(batch.rollouts.rewards))
+        flat = dataclasses.replace(batch, rollouts=same, metric=step.metric(POLICY, seen))
+        found = data.estimate(estimator, flat, state)
+        state = found.state
+        assert np.any(found.gradient)
+        assert found.metrics["eta/mean"] == -1
+    assert state["scale"] == 0
+    ordinary = dataclasses.replace(data.batch(THETA, 3), metric=step.metric(POLICY, seen))
+    known = data.estimate(estimator, ordinary, state).state
+    assert (known["products"] != state["products"]).any()
+    after = data.estimate(estimator, flat, known).state
+    assert (after["products"] == known["products"]).all()
+    assert after["scale"] == known["scale"] > 0

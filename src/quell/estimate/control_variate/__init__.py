@@ -23,7 +23,6 @@ import numpy as np
 
 from quell.errors import UsageError
 from quell.estimate import Estimate, Needs, Problem, Rows, compared
-from quell.estimate.advantages import earned_alike
 from quell.estimate.control_variate.coefficients import (
     Coefficients,
     SgdCoefficients,
@@ -34,7 +33,8 @@ from quell.estimate.control_variate.coefficients import (
 from quell.estimate.control_variate.columns import Columns, Scale
 from quell.estimate.control_variate.discounted import DiscountedColumns
 from quell.estimate.es import pair_score
-from quell.estimate.returns import finite_pairs, less_other_pairs, shaped_fitness
+from quell.estimate.flat import earned
+from quell.estimate.returns import alike, finite_pairs, less_other_pairs, shaped_fitness
 from quell.policy.fisher import layered_products
 from quell.registry import name_of
 from quell.types import Array, Batch, Metrics, Pair, State, Sums
@@ -88,7 +88,7 @@ class ControlVariate:
         return {**state, "last": np.zeros((2, problem.policy.dim)), "last.known": np.zeros(())}
 
     def unit(self, batch: Batch, state: State) -> float:
-        """What rewards are divided by; 0 where there is nothing to learn."""
+        """What rewards are divided by; 0 where the batch's own spread is."""
         return self._shaped(batch, state)[1].unit
 
     def _shaped(self, batch: Batch, state: State) -> tuple[Array, Scale, Array]:
@@ -99,21 +99,19 @@ class ControlVariate:
             return fitness, Scale(times, 1 / times if times > 0 else 0.0), good
         unit = self._past_unit(batch, state)
         usable = np.where(np.repeat(good, 2), returns, 0.0)
-        fitness = less_other_pairs(usable, int(good.sum())) / unit if unit > 0 else np.zeros_like(usable)
-        return np.where(np.repeat(good, 2), fitness, 0.0), Scale(1 / unit if unit > 0 else 0.0, unit), good
+        fitness = less_other_pairs(usable, int(good.sum())) / unit
+        return np.where(np.repeat(good, 2), fitness, 0.0), Scale(1 / unit, unit), good
 
     def _past_unit(self, batch: Batch, state: State) -> float:
-        """The spread of past returns within pairs, or at first of this batch's; 0 where there is nothing to learn,
-        unless nothing may be biased by what a batch itself says."""
-        if self.biased and earned_alike(batch):
-            return 0.0
+        """The spread of past returns within pairs, or at first of this batch's."""
         past, fresh = float(state["scale"]), within_pairs(batch.rollouts.returns, finite_pairs(batch.rollouts.rewards))
-        return past if fresh < WILD * past else fresh  # from earlier batches, unless that would overflow
+        return past if fresh < WILD * past else fresh or 1.0  # from earlier batches, unless that would overflow
 
     def prepare(self, problem: Problem, batch: Batch, state: State) -> Rows:
         fitness, scale, good = self._shaped(batch, state)
         rows = self.columns.prepare(problem, batch, good, state, scale)
         rows.pairs.update({"good": good, "fitness": fitness.reshape(-1, 2)})
+        rows.shared["differ"] = np.asarray(not alike(earned(batch)))
         metric = batch.metric if self.metric == "step" else None
         rows.shared["whitening"] = () if metric is None else metric.whitening()
         rows.shared["known"] = np.asarray(metric is not None and metric.known)
@@ -148,11 +146,14 @@ class ControlVariate:
         gradient = means[1].astype(np.float32)
         if not usable:  # an overflowing policy gradient: this batch is plain ES, and nothing is learned
             return Estimate(gradient, following, metrics)
+        share = self.columns.share(state, rows, sums)
         following = self.columns.update(problem, following, sums, rows, each)
         guarded: Metrics = {}
-        if self.metric == "parameters" or rows.shared["known"]:
+        # Where returns do not differ ES says nothing, so it would seem free of noise: nothing is learned of that.
+        told = rows.shared["differ"] and (self.shaping != "past" or following["scale"] > 0)
+        if told and (self.metric == "parameters" or rows.shared["known"]):
             following, guarded = self.coefficients.update(space, following, products, count)
-        return Estimate(gradient, following, metrics | spread_of(beta) | guarded)
+        return Estimate(gradient, following, metrics | spread_of(beta) | guarded, share=share)
 
     def per_parameter(self, problem: Problem, state: State) -> Array:
         """beta [K, d] as it stands."""
@@ -191,7 +192,7 @@ class ControlVariate:
         if self.shaping != "past":
             return {}
         past, fresh = float(state["scale"]), float(rows.shared["spread_within"])
-        if not np.isfinite(fresh):
+        if not (np.isfinite(fresh) and rows.shared["differ"]):
             return {"scale": state["scale"]}
         mixed = np.hypot(np.sqrt(MEMORY) * past, np.sqrt(1 - MEMORY) * fresh) if past else fresh
         return {"scale": np.asarray(mixed)}

@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar
 from quell.estimate import Problem, Rows
 from quell.estimate.advantages import WithCritic
 from quell.estimate.control_variate.columns import Scale
+from quell.estimate.flat import nothing_seen
 from quell.perturb import perturbed
 from quell.registry import DISCOUNT, SHARE
 from quell.types import Array, Batch, Metrics, Pair, State, Sums
@@ -34,10 +35,10 @@ class AdvantageColumn(WithCritic):
         return bool(getattr(self.critic, "together", False))
 
     def init(self, problem: Problem) -> State:
-        return self.critic.init(problem)
+        return {**nothing_seen(), **self.critic.init(problem)}
 
     def prepare(self, problem: Problem, batch: Batch, good: Array, state: State, scale: Scale) -> Rows:
-        return self.rows(batch, good, state, scale.unit)
+        return self.rows(problem, batch, good, state, scale.unit)
 
     def terms(
         self, xp: Any, problem: Problem, pair: Pair, row: dict[str, Any], theta: Any, x: Any
@@ -48,7 +49,7 @@ class AdvantageColumn(WithCritic):
         return (x - (gradients[..., 0, :] + gradients[..., 1, :]) / 2)[..., None, :], learned
 
     def update(self, problem: Problem, state: State, sums: Sums, rows: Rows, beta: Array) -> State:
-        return self.critic.update(problem, state, sums, int(rows.shared["iteration"]))
+        return self.learned(problem, state, rows, sums)
 
     def metrics(self, rows: Rows) -> Metrics:
         return {"gamma": self.gamma}

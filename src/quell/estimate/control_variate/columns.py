@@ -44,5 +44,8 @@ class Columns(Protocol):
     def update(self, problem: Problem, state: State, sums: Sums, rows: Rows, beta: Array) -> State:
         """What is learned from a batch that was estimated with beta [K, d]."""
 
+    def share(self, state: State, rows: Rows, sums: Sums) -> float:
+        """How much of its usual length a step shall have (`quell.estimate.flat`), given the state before the batch."""
+
     def metrics(self, rows: Rows) -> Metrics:
         """What is worth knowing of a batch."""

@@ -63,6 +63,9 @@ class DiscountedColumns:
         trials = (sums["columns"][0] + beta[0] * sums["trials"]) / sums["count"]
         return self.discount.update(problem.seed, state, rows.shared["iteration"], trials)
 
+    def share(self, state: State, rows: Rows, sums: Sums) -> float:
+        return 1.0
+
     def metrics(self, rows: Rows) -> Metrics:
         return {"gamma": rows.shared["gammas"][0]}
 
