@@ -20,6 +20,7 @@ class TopDirections:
 
     name = "top-directions"
     needs = quell.Needs(perturbed=True, trajectories=False)
+    biased = True  # for `quell.variance`: its mean is not the gradient
 
     def init(self, problem):
         return {}  # nothing to remember between iterations

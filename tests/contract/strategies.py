@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -17,7 +16,7 @@ from quell.estimate.control_variate.discount import FixedDiscounts
 from quell.estimate.control_variate.discounted import DiscountedColumns
 from quell.perturb import Unperturbed
 from quell.perturb.gaussian import Gaussian
-from quell.presets import METHODS
+from quell.presets import METHODS, NATURAL_CV
 from quell.training.methods import make_config
 
 SIGMA = 0.3
@@ -51,12 +50,47 @@ def estimators() -> list[Any]:
     return list(dict.fromkeys(found))
 
 
+WEIGHED: dict[str, tuple[Any, ...]] = {
+    **{"gamma": (1.0, 0.5), "trace": (1.0, 0.5), "columns.gamma": (1.0, 0.5), "columns.trace": (1.0, 0.5)},
+    **{"top": (1.0, 0.125), "shaping": ("none", "normalise", "ranks", "past")},
+}
+"""Settings that decide whether an estimator is biased: a value that does not bias it, and others that may."""
+
+
+def possible(estimator: Any) -> dict[str, tuple[Any, ...]]:
+    """Those of WEIGHED that it has, with the values that it takes."""
+    found = {}
+    for name, values in WEIGHED.items():
+        outer, _, inner = name.rpartition(".")
+        owner = getattr(estimator, outer, None) if outer else estimator
+        own = registry.hints(type(owner)) if owner is not None else {}
+        if inner in own:
+            options = get_args(own[inner])
+            found[name] = tuple(v for v in values if v in options) if inner == "shaping" else values
+    return found
+
+
+def purest(estimator: Any) -> Any:
+    """The estimator with settings that do not bias it."""
+    return registry.replace(estimator, {name: values[0] for name, values in possible(estimator).items()})
+
+
+def declared() -> list[Any]:
+    """Every registered estimator, and the default's, as little biased as it can be, and with each setting that may."""
+    found = []
+    for pure in map(purest, [*all_of("estimator"), NATURAL_CV]):
+        found.append(pure)
+        for name, values in possible(pure).items():
+            found += [registry.replace(pure, {name: value}) for value in values[1:]]
+    return found
+
+
 def sampled(strategies: list[Any]) -> list[Any]:
     """All of them, but slow (`make test-all`) where every choice in it is already in one before it."""
     seen: set[Any] = set()
     cases = []
     for strategy in strategies:
-        made = set(choices(strategy)) | {(type(strategy), getattr(strategy, "biased", False))}
+        made = set(choices(strategy)) | {(type(strategy), getattr(strategy, "biased", None))}
         cases.append(pytest.param(strategy, marks=[] if made - seen else [pytest.mark.slow]))
         seen |= made
     return cases
@@ -103,8 +137,3 @@ def sees_differences_alone(estimator: Any) -> bool:
     """Whether rewards enter only as differences between episodes."""
     own = getattr(estimator, "columns", estimator)
     return not has_critic(estimator) and getattr(own, "baseline", "leave-one-out") == "leave-one-out"
-
-
-def unshaped(estimator: Any) -> Any:
-    """The estimator without a scale taken from its own batch, where it can do without."""
-    return dataclasses.replace(estimator, shaping="none") if hasattr(estimator, "shaping") else estimator

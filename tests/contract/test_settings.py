@@ -137,7 +137,7 @@ SILENT: list[tuple[str, str, str, str, Any]] = [
     ("lqr", "es", "--updates", "updates", 3),
     ("lqr", "pg", "--sigma", "sigma", 0.1),
     ("lqr", "pg", "--directions.sigma", "directions.sigma", 0.1),
-    ("lqr", "pg", "--shaping", "shaping", "ranks"),
+    ("lqr", "ppo-paper", "--shaping", "shaping", "ranks"),
     ("lqr", "trpo-paper", "--clip", "clip", 0.1),
     ("lqr", "ppo-paper", "--kl-penalty", "kl_penalty", 0.5),
     ("lqr", "det", "--init-std", "init_std", 0.3),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from small_point import point
 
 import quell
 from quell.errors import UsageError
+from quell.estimate import Needs
 from quell.estimate.control_variate import ControlVariate
 from quell.estimate.control_variate.coefficients import LayerCoefficients
 from quell.estimate.control_variate.discount import FixedDiscounts
@@ -83,3 +85,13 @@ def test_trained_point(tmp_path: Path) -> None:
             find_point("lqr", str(result.path), preset="tuned", seed=0, settings={})
         as_trained = find_point("lqr-302", str(result.path), preset="tuned", seed=0, settings={})
         assert as_trained.config.pairs == result.history[0]["steps"] / 10
+
+
+def test_an_estimator_says_whether_it_is_biased() -> None:
+    @dataclass(frozen=True)
+    class Silent:
+        name: ClassVar[str] = "silent"
+        needs: ClassVar[Needs] = Needs(perturbed=True, trajectories=False)
+
+    with pytest.raises(UsageError, match="'silent' has to say whether it is `biased`"):
+        find_rows([Silent()], 0.3)  # type: ignore[list-item]

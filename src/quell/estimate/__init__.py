@@ -79,6 +79,11 @@ class Estimator(Protocol):
     @property
     def needs(self) -> Needs: ...
 
+    @property
+    def biased(self) -> bool:
+        """Whether its mean is not the gradient of the undiscounted return (smoothed, where members are perturbed), in
+        units that were known before the batch. One that divides by its own batch's spread is."""
+
     def init(self, problem: Problem) -> State:
         """The state before the first iteration."""
 

@@ -16,7 +16,7 @@ import numpy as np
 from quell.estimate import Estimate, Needs, Problem, Rows, total_variance
 from quell.estimate.advantages import WithCritic, played_steps, surrogate
 from quell.estimate.flat import nothing_seen
-from quell.estimate.policy_gradient import spread_of_good
+from quell.estimate.policy_gradient import Scaling, spread_of_good
 from quell.estimate.returns import finite_pairs
 from quell.types import Batch, Pair, State, Sums
 
@@ -29,13 +29,19 @@ class ActorCritic(WithCritic):
     needs: ClassVar[Needs] = Needs(perturbed=False, trajectories=True)
     line_search: bool = False
     """Have a natural step shortened until it gains by the importance-weighted surrogate too, or not taken."""
+    shaping: Scaling = "normalise"
+    """What is done to the rewards of a batch: divided by the spread of its returns, or nothing."""
+
+    @property
+    def biased(self) -> bool:
+        return super().biased or self.shaping != "none"
 
     def init(self, problem: Problem) -> State:
         return {**nothing_seen(), **self.critic.init(problem)}
 
     def unit(self, batch: Batch, state: State) -> float:
         """What rewards are divided by."""
-        return spread_of_good(batch) or 1.0
+        return spread_of_good(batch) or 1.0 if self.shaping == "normalise" else 1.0
 
     def prepare(self, problem: Problem, batch: Batch, state: State) -> Rows:
         return self.rows(problem, batch, finite_pairs(batch.rollouts.rewards), state, self.unit(batch, state))

@@ -30,7 +30,7 @@ class WithCritic:
     """What estimators with generalised advantages share."""
 
     gamma: Annotated[float, DISCOUNT] = 0.99
-    """Discount of the advantages; 1 together with trace 1 is unbiased."""
+    """Discount of the advantages."""
     trace: Annotated[float, SHARE] = 0.95
     """lambda of GAE: how far an advantage trusts rewards over the critic."""
     critic: Critic = field(default_factory=NetworkCritic)

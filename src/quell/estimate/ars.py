@@ -28,7 +28,7 @@ class Ars(Es):
 
     @property
     def biased(self) -> bool:
-        return self.top < 1 or self.per_step != 0
+        return super().biased or self.top < 1 or self.per_step != 0
 
     def prepare(self, problem: Problem, batch: Batch, state: State) -> Rows:
         returns = batch.rollouts.returns + self.per_step * batch.rollouts.steps

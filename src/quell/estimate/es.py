@@ -26,6 +26,10 @@ class Es:
     shaping: Shaping = "normalise"
     """What is done to the returns of a batch: (J - mean)/std, centred ranks, or nothing."""
 
+    @property
+    def biased(self) -> bool:
+        return self.shaping != "none"
+
     def init(self, problem: Problem) -> State:
         return fresh_variance(problem, 1)
 

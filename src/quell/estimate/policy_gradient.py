@@ -19,6 +19,7 @@ from quell.stats import spread
 from quell.types import Array, Batch, Pair, State, Sums
 
 Baseline = Literal["none", "leave-one-out"]
+Scaling = Literal["normalise", "none"]
 
 
 def advantages(batch: Batch, gammas: Sequence[float], baseline: Baseline) -> tuple[Array, Array, Array]:
@@ -89,13 +90,19 @@ class PolicyGradient:
     """Discount of the reward-to-go."""
     baseline: Baseline = "none"
     """Baseline of the reward-to-go: none, or the mean over the other members at the same step."""
+    shaping: Scaling = "normalise"
+    """What is done to the rewards of a batch: divided by the spread of its returns, or nothing."""
+
+    @property
+    def biased(self) -> bool:
+        return self.gamma < 1 or self.shaping != "none"
 
     def init(self, problem: Problem) -> State:
         return {}
 
     def unit(self, batch: Batch, state: State) -> float:
         """What rewards are divided by."""
-        return spread_of_good(batch)
+        return spread_of_good(batch) if self.shaping == "normalise" else 1.0
 
     def prepare(self, problem: Problem, batch: Batch, state: State) -> Rows:
         (_, values, good), scale = advantages(batch, [self.gamma], self.baseline), self.unit(batch, state)

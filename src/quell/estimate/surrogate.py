@@ -29,6 +29,7 @@ class Surrogate:
     """What PPO and TRPO share: the gradient of a surrogate on 2N full episodes."""
 
     name: ClassVar[str]
+    biased: ClassVar[bool] = True  # steps weigh alike, whenever they come, in units of the batch's own advantages
     gamma: Annotated[float, DISCOUNT] = 0.99
     """Discount of the reward-to-go."""
     baseline: Baseline = "none"

@@ -17,7 +17,7 @@ PLAIN = {"baseline": "leave-one-out", "discount": "fixed"}
 CV = make("estimator", "control-variate", {"shaping": "none", "columns": PLAIN, "coefficients": "moments"})
 PAPER = replace(METHODS["cv"].estimator, {"shaping": "none"})
 SEVERAL = {"columns.discount.gammas": (1.0, 0.99), "coefficients": "layers"}
-PG = make("estimator", "policy-gradient", {"gamma": 1.0, "baseline": "leave-one-out"})
+PG = make("estimator", "policy-gradient", {"gamma": 1.0, "baseline": "leave-one-out", "shaping": "none"})
 BASES: dict[str, tuple[str, Estimator]] = {
     "es": ("plain ES", Es(shaping="none")),
     "re": ("the policy gradient of the perturbed members alone", replace(CV, {"coefficients": "fixed"})),
@@ -27,7 +27,7 @@ BASES: dict[str, tuple[str, Estimator]] = {
     "cv-several": ("the same with two discounts, gamma 1 and 0.99", replace(CV, SEVERAL)),
     "natural-cv": ("the default's: CV with a critic's advantages, in a step's metric", METHODS["natural-cv"].estimator),
     "pg": ("policy gradient at theta, without perturbations", PG),
-    "actor-critic": ("the same with a critic's advantages", make("estimator", "actor-critic")),
+    "actor-critic": ("the same with a critic's advantages", make("estimator", "actor-critic", {"shaping": "none"})),
 }
 """Name -> (summary, estimator). Returns are as they are: to shape them by their own batch would bias every estimate."""
 MODIFIERS = {
@@ -60,7 +60,7 @@ class Row:
     @property
     def biased(self) -> bool:
         """Whether the estimator or its directions declare that the mean is not the gradient."""
-        return bool(getattr(self.estimator, "biased", False) or getattr(self.directions, "biased", False))
+        return bool(self.estimator.biased or getattr(self.directions, "biased", False))
 
     @property
     def learns(self) -> bool:
@@ -107,6 +107,8 @@ def find_rows(methods: Iterable[str | Row | Estimator], sigma: float, needed: It
             row = find_row(method.strip(), sigma)
         else:
             row = (method if isinstance(method, Row) else Row(name_of(method), method)).at(sigma)
+            if not hasattr(row.estimator, "biased"):
+                raise UsageError(f"estimator {row.name!r} has to say whether it is `biased` (True or False)")
         if rows.setdefault(row.name, row) != row:
             raise UsageError(f"two estimators are called {row.name!r}: give each a name with Row(name, estimator)")
     rows |= {name: find_row(name, sigma) for name in needed if name not in rows}

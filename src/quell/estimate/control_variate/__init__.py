@@ -65,7 +65,7 @@ class ControlVariate:
 
     @property
     def biased(self) -> bool:
-        return self.columns.biased
+        return self.columns.biased or self.shaping not in ("none", "past")
 
     def check(self) -> None:
         if self.columns.count > 1 and not self.coefficients.several:
