@@ -7,6 +7,17 @@ QUELL := $(INSTALL) --no-deps --no-build-isolation --editable .
 PINS := printf 'hatchling\neditables\n' | uv pip compile pyproject.toml - --universal --python-version 3.11.5 --generate-hashes \
 	--no-annotate --no-strip-extras --quiet $(UPGRADE)
 
+VERSION := -c 'import sys; print("%d.%d" % sys.version_info[:2])'
+ifneq ($(origin PYTHON),file)  # it was asked for, and is not to be another in silence
+ifneq ($(wildcard .venv/bin/python),)
+ifneq ($(shell $(PYTHON) $(VERSION)),$(shell .venv/bin/python $(VERSION)))
+ifneq ($(MAKECMDGOALS),clean)
+$(error .venv has Python $(shell .venv/bin/python $(VERSION)), not $(PYTHON): make clean, then again)
+endif
+endif
+endif
+endif
+
 .PHONY: run test test-all lint docs check format pins clean
 
 run: .venv/core  ## train the control variate against plain ES, show the comparison

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -128,3 +130,21 @@ def test_extras_are_empty_where_messages_say_so() -> None:
 def test_make_run_installs_what_readmes_next_commands_need() -> None:
     (line,) = re.findall(r".*requirements/core\.txt$", (ROOT / "Makefile").read_text(), re.MULTILINE)[-1:]
     assert {"plot", "report", "video"} <= set(re.findall(r"--extra (\w+)", line))
+
+
+def test_another_python_than_that_of_the_environment_is_not_used_in_silence(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    python = tmp_path / ".venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\necho 3.10\n")
+    python.chmod(0o755)
+    own = {name: value for name, value in os.environ.items() if not name.startswith("MAKE") and name != "PYTHON"}
+
+    def make(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["make", "-n", *words], cwd=tmp_path, env={**own, **more}, capture_output=True, text=True)
+
+    for asked in (make("run", f"PYTHON={sys.executable}"), make("run", PYTHON=sys.executable)):
+        assert asked.returncode == 2
+        assert f".venv has Python 3.10, not {sys.executable}: make clean, then again" in asked.stderr
+    assert make("clean", f"PYTHON={sys.executable}").stdout.startswith("rm -rf")
+    assert "make clean" not in make("run").stderr

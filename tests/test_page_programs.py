@@ -98,6 +98,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_make_does_what_it_is_asked_for(words: list[str], checkout: Path) -> None:
     path = os.pathsep.join((str(checkout / ".venv/bin"), os.environ["PATH"]))
     caches = {"MYPY_CACHE_DIR": str(ROOT / ".mypy_cache")}
+    words = [word for word in words if not word.startswith("PYTHON=")]  # of which .venv has one
     told = run(["make", *words], checkout, PYTHONPATH=str(checkout / "src"), PATH=path, **caches)
     assert (checkout / "constraints.txt").read_text() == (ROOT / "constraints.txt").read_text()
     seen = {"run": "P(CV above ES)", "test": " passed", "docs": "open site/index.html", "lint": "no issues found"}
