@@ -12,7 +12,7 @@ from quell.campaign.benchmark import grid, mean_ranks, table
 from quell.campaign.plan import by_task
 from quell.campaign.tune import FIRST_SEED, Search, search
 from quell.cli import main
-from quell.commands.benchmark import EPISODES, SEEDS, TASKS, Arguments, render
+from quell.commands.benchmark import EPISODES, SEEDS, TASKS, Arguments, _of_task, render
 from quell.config import changed
 from quell.runs import archive
 from quell.runs.record import Record, read_group
@@ -53,7 +53,9 @@ def test_a_search_keeps_to_its_protocol(tmp_path: Path) -> None:
     before = len(ran)
     search(wanted, run)
     assert len(ran) == before  # finished runs are not repeated
-    assert json.loads((tmp_path / "out/cv/searches.json").read_text())["hopper+swimmer"]["trials"][0]["seeds"] == 4
+    assert (
+        json.loads((tmp_path / "out/natural-cv/searches.json").read_text())["hopper+swimmer"]["trials"][0]["seeds"] == 4
+    )
 
 
 def test_tasks_count_the_same_whatever_their_scale(tmp_path: Path) -> None:
@@ -153,9 +155,8 @@ class TestPublished:
         assert found.keys() == set(TASKS)
         for task, row in found.items():
             wanted = list(range(seeds.get(task, seeds[""])))
-            assert {
-                name: [run.config.seed for run in row.get(name, [])] for name in Arguments().methods
-            } == dict.fromkeys(Arguments().methods, wanted), task
+            methods = _of_task(task, Arguments().methods)
+            assert {name: [run.config.seed for run in row[name]] for name in methods} == dict.fromkeys(methods, wanted)
 
     def test_every_run_has_the_presets_settings(self, records: list[Record]) -> None:
         """Settings that were changed since would make the table somebody else's."""
