@@ -73,7 +73,7 @@ class TestVariance:
         says("docs/variance.md", "is not settled by one policy:", [x for one in qmc for x in whole(one)])
 
     def test_discounts_and_coefficients(self) -> None:
-        left = {g: row_of("dm-cartpole-swingup-gamma", f"cv gamma={g}") for g in ("0.9", "0.99", "0.997", "1")}
+        left = {g: row_of("dm-cartpole-swingup-gamma", f"cv-moments gamma={g}") for g in ("0.9", "0.99", "0.997", "1")}
         text = page("docs/variance.md")
         found = re.search(
             rf"moments, ({NUMBER}) of ES's variance is left at 0.99, ({NUMBER}) at 0.997 and ({NUMBER}) at 1", text

@@ -91,7 +91,7 @@ def test_bad_requests_are_refused(words: list[str], capsys: pytest.CaptureFixtur
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = [*SMALL, "--workers", "1", "--methods", "cv,cv-several", "--json", str(tmp_path / "a" / "v.json")]
+    words = [*SMALL, "--workers", "1", "--methods", "cv-moments,cv-several", "--json", str(tmp_path / "a" / "v.json")]
     words += [
         "--gain",
         "sign:0.01",
@@ -104,9 +104,9 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     ]
     assert cli.main(["variance", *words]) == 0
     out = capsys.readouterr().out
-    assert "cv" in out  # --gain needs it, so it is measured too
+    assert "\ncv " in out  # --gain needs it, so it is measured too
     values = json.loads((tmp_path / "a" / "v.json").read_text())
-    assert [row["name"] for row in values["rows"]] == ["es", "cv", "cv-several", "cv"]
+    assert [row["name"] for row in values["rows"]] == ["es", "cv-moments", "cv-several", "cv"]
     assert len(values["gains"]) == 3
     assert (tmp_path / "v.png").stat().st_size > 10_000
 
@@ -120,4 +120,4 @@ def test_sweeps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "std=1" in out
     assert (tmp_path / "s.png").exists()
     assert cli.main(["variance", *SMALL, "--methods", "cv", "--sweep", "gamma", "0.9", "1"]) == 0
-    assert "cv gamma=0.9" in capsys.readouterr().out
+    assert "cv-moments gamma=0.9" in capsys.readouterr().out
