@@ -30,8 +30,7 @@ from quell.tasks.foreign.base import ForeignTask
 from quell.tasks.foreign.gym import from_env
 from quell.terminal.progress import Display
 from quell.terminal.stopping import begun
-from quell.terminal.streams import say
-from quell.training.callbacks import Callback, Callbacks, SavedAtExit
+from quell.training.callbacks import Callback, Callbacks, Said, SavedAtExit
 from quell.training.loggers import find_loggers
 from quell.training.loop import run_training
 from quell.training.methods import (
@@ -208,13 +207,12 @@ def start(
     note: str | None = None,
     **looking: Any,
 ) -> Result:
-    """Train as a config says; `looking` are `progress`, `callbacks` and `log`. `note` is said before it begins."""
+    """Train as a config says; `looking` are `progress`, `callbacks` and `log`. `note` is said once it goes."""
     compute.validate()
     display, others = _onlookers(config, **looking)
     task = task or make_task(config)
     check_memory(config, task, make_policy(config, task))  # complain before a folder exists
-    if note:
-        say(note)
+    others += [Said(note)] if note else []
     with display, Run.create(config, out, name) as run:
         try:
             return _go(config, run, compute, task, display, others)

@@ -219,7 +219,6 @@ SETTINGS: dict[str, list[Any]] = {
         "\ud800",
         *(start + "x" * 100_000 for start in ("", "gym:", "envpool:", "own:")),
     ],
-    "method": ["../../x", "/etc", ".", "", "\x1b[31m", "x" * 300, "a\nb", 7, None],
     "preset": ["evil", 1, None],
     "steps": [0, -1, 1.5, "many", None, True, math.nan, 10**400, [], {}],
     "seed": [-1, "0", 0.5],
@@ -297,7 +296,8 @@ def _cases() -> Iterator[Case]:
 
 
 REMEMBERED = {"optimiser.1": "es"} | dict.fromkeys(
-    ("optimiser.0", "optimiser.3", "estimator.products", "estimator.critic.w0", "estimator.critic.w0.square"), "cv"
+    ("optimiser.0", "optimiser.3", "estimator.products", "estimator.critic.w0", "estimator.critic.w0.square"),
+    "natural-cv",
 )
 """Arrays of a step's or an estimator's memory, and whose run has them."""
 

@@ -5,6 +5,8 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from quell.terminal.streams import say
+
 LEAVING = 60.0  # seconds that a program which ends waits for a run to be saved
 
 
@@ -71,6 +73,18 @@ def _save_all_at_exit() -> None:
             one.wait()
 
     threading._register_atexit(save_all)  # type: ignore[attr-defined]
+
+
+class Said(Callback):
+    """A line that is said once the first iteration is done: what is refused before gets a line of its own alone."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def on_iteration(self, row: dict[str, Any]) -> None:
+        if self._text:
+            say(self._text)
+        self._text = ""
 
 
 Callbacks = Sequence[Callback]
