@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
+from typing import Any
+
 import numpy as np
 import pytest
-from printed import page, record, says
+from printed import check, page, record, records, rows, says
 
+from quell.runs.record import Record
+from quell.stats import mean_std
 from quell.training.methods import make_config
 
 SEEDS = range(100, 104)
@@ -61,6 +66,42 @@ def test_runs_of_1e6_steps_decided(method: str, task: str, number: int, over_1e6
     if task != "dm-quadruped-walk":  # whose seeds are given one by one
         text = page("results/tuning/README.md").partition("A ninth series")[2]
         assert f"{found:.0f} and {before:.0f}" in text or f"({found:.0f}; {before:.0f})" in text, (found, before)
+
+
+def mean_actions(record: Record) -> float:
+    return float(np.mean(record.final["mean_action"]))
+
+
+def test_ppo_on_cartpole_is_told_as_it_was_measured() -> None:
+    """The preset is the setting with the best mean over ten seeds of the search; fresh seeds judge it."""
+    searched: dict[str, list[Record]] = {}
+    for one in records("tuning/ppo-cartpole/*"):
+        searched.setdefault(one.label, []).append(one)
+    printed = {tuple(cells[:5]): cells[5:] for cells in rows("results/tuning/README.md", "| steps a batch | lr")}
+    assert len(printed) == len(searched) == 11
+    for runs in searched.values():
+        runs.sort(key=lambda run: run.config.seed)
+        config = runs[0].config
+        own: Any = config.estimator
+        cells = (config.batch_steps, f"{own.lr:g}", own.epochs, own.minibatch, f"{own.gamma:g}, {own.trace:g}")
+        found = [mean_actions(run) for run in runs]
+        check(" ".join(printed[tuple(map(str, cells))]), [float(np.mean(found)), *found])
+    whole = [runs for runs in searched.values() if len(runs) == 10]
+    taken = max(whole, key=lambda runs: np.mean([mean_actions(run) for run in runs]))
+    asked = {"seed": taken[0].config.seed, "steps": 100_000, "eval_every": 0}
+    assert taken[0].config == make_config("gym:CartPole-v1", "ppo", "tuned", asked)
+    assert {run.config.seed for runs in searched.values() for run in runs} == set(range(100, 110))
+
+
+def test_ppo_on_cartpole_on_fresh_seeds() -> None:
+    printed = list(rows("results/cartpole-ppo/README.md", "| preset | mean actions"))
+    for (_, means, seeds, sampled), label in zip(printed, ("batch_steps=2000*", "batch_steps=256*"), strict=True):
+        runs = sorted(records(f"cartpole-ppo/*{label}"), key=lambda run: run.config.seed)
+        assert [run.config.seed for run in runs] == list(range(200, 210))
+        found = [mean_actions(run) for run in runs]
+        check(seeds, found)
+        check(means, astuple(mean_std(found)))
+        check(sampled, astuple(mean_std([run.return_sampled for run in runs])))
 
 
 def test_what_the_page_says() -> None:

@@ -128,6 +128,10 @@ def test_ranks_are_over_tasks_that_all_have() -> None:
     assert mean_ranks(found, ("natural-cv", "es", "ars")) == {"natural-cv": 2.0, "es": 1.0}
 
 
+CHANGED_SINCE = [("gym:CartPole-v1", "ppo")]
+"""Rows made before their preset's last change, which results/benchmark/README.md and the page name."""
+
+
 @pytest.fixture(scope="module")
 def records() -> list[Record]:
     return read_group(RESULTS / "benchmark")
@@ -161,6 +165,8 @@ class TestPublished:
     def test_every_run_has_the_presets_settings(self, records: list[Record]) -> None:
         """Settings that were changed since would make the table somebody else's."""
         for record in records:
+            if (record.config.task, record.config.method) in CHANGED_SINCE:
+                continue
             asked = {"seed": record.config.seed, "steps": record.config.steps, "eval_every": 0}
             today = make_config(record.config.task, record.config.method, "tuned", asked)
             differing = changed(record.config, today)
