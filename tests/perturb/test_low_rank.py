@@ -87,5 +87,5 @@ class Three(LinearGaussian):
 
 
 def test_a_row_of_quell_variance_declares_the_bias_of_its_directions() -> None:
-    assert Row("es", Es(), LowRank()).biased
-    assert not Row("es", Es(), Gaussian()).biased
+    assert Row("es", Es(shaping="none"), LowRank()).biased
+    assert not Row("es", Es(shaping="none"), Gaussian()).biased

@@ -46,7 +46,9 @@ def test_a_network_of_ones_own_trains_and_goes_on(method: str, tmp_path: Path) -
     chosen = {"estimator": "control-variate", "step": "adam"} if method == "natural-cv" else {}
     settings = {**SHORT, **chosen, "policy": CorrectedPolicy(init_std=0.5), "batch_steps": 0}
     whole = quell.train("lqr-302", method=method, out=tmp_path, **settings)
-    half = quell.train("lqr-302", method=method, out=tmp_path, **{**settings, "steps": 100, "workers": 2})
+    half = quell.train(
+        "lqr-302", method=method, out=tmp_path, **{**settings, "steps": 160, "workers": 2}
+    )  # whole batches
     start = whole.policy.policy.init(np.random.default_rng(0))
     assert start.shape == (3 * 8 + 8 * 3 + 3 * 3 + 3,)
     with pytest.raises(UsageError, match=r"'corrected' is not quell's own: pass it as policy="):
