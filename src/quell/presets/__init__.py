@@ -134,6 +134,8 @@ def title(name: str) -> str:
 
 def method_name(name: str) -> str:
     """A method's one name: in small letters, switches (ppo-paper+m+a) in one order."""
+    if not isinstance(name, str):
+        raise UsageError(f"`method={name!r:.80}` must be a name; an object is given as `estimator=...`")
     head, *switches = name.lower().split("+")
     key = "+".join([head, *sorted(switches, key="sam".find)])
     if key not in METHODS:
