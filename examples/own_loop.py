@@ -13,6 +13,7 @@ import quell
 from quell.estimate import estimate
 from quell.estimate.control_variate.coefficients import MomentsCoefficients
 from quell.estimate.control_variate.discount import FixedDiscounts
+from quell.estimate.control_variate.discounted import DiscountedColumns
 from quell.estimate.reduce import sum_by_loop
 from quell.keys import Purpose, generator
 from quell.perturb import draw_pair, perturbed
@@ -24,9 +25,8 @@ HORIZON, PAIRS = 50, 8
 policy = quell.Policy(obs_size=2, action_size=1, hidden=(16,), init_std=0.3)
 directions = Gaussian(sigma=0.05)
 problem = quell.Problem(policy, directions, seed=0)
-estimator = quell.ControlVariate(
-    baseline="leave-one-out", discount=FixedDiscounts(gammas=(1.0,)), coefficients=MomentsCoefficients()
-)
+columns = DiscountedColumns(baseline="leave-one-out", discount=FixedDiscounts(gammas=(1.0,)))
+estimator = quell.ControlVariate(columns=columns, coefficients=MomentsCoefficients())
 
 
 def play(thetas, rng):

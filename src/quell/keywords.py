@@ -61,7 +61,11 @@ class Settings(TypedDict, total=False):
     rate: float
     schedule: Literal["constant", "linear"]
     seed: float
-    shaping: Literal["normalise", "ranks", "none", "past"] | Literal["normalise", "ranks", "none"]
+    shaping: (
+        Literal["normalise", "none"]
+        | Literal["normalise", "ranks", "none", "past"]
+        | Literal["normalise", "ranks", "none"]
+    )
     shared_noise: bool
     shared_reset: bool
     shift: bool
