@@ -152,12 +152,9 @@ def test_an_abandoned_future_never_costs_the_present(tmp_path: Path) -> None:
 def test_a_method_cannot_leave_the_run_root(method: str, run: Path, tmp_path: Path) -> None:
     config = json.loads((run / "config.json").read_text())
     (run / "config.json").write_text(json.dumps(config | {"method": method}))
-    before = sorted(tmp_path.rglob("*"))
-    for arguments in (["resume", "--fork", "--steps", "4000", "--pairs", "2"], ["eval"], ["resume"]):
-        assert main([arguments[0], str(run), *arguments[1:]]) == 2
-    assert [path for path in sorted(tmp_path.rglob("*")) if path.name != "lock"] == [
-        path for path in before if path.name != "lock"
-    ]
+    before = set(tmp_path.rglob("*"))
+    assert main(["resume", str(run), "--fork", "--steps", "4000", "--pairs", "2"]) == 0
+    assert all(run.parent in path.parents for path in set(tmp_path.rglob("*")) - before), "a method's name is derived"
 
 
 def test_a_fork_of_a_stray_folder_stays_beside_it(run: Path, tmp_path: Path) -> None:
