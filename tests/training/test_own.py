@@ -138,7 +138,7 @@ def test_a_subclass_is_not_its_parent(tmp_path: Path) -> None:
 
 
 def test_own_coefficients_within_our_control_variate(tmp_path: Path) -> None:
-    settings = {**SHORT, "out": tmp_path, "preset": "paper", "coefficients": Damped()}
+    settings = {**SHORT, "out": tmp_path, "method": "cv", "preset": "paper", "coefficients": Damped()}
     part = quell.train("lqr-302", name="part", **settings)
     assert part.config.estimator.settings["coefficients"].name == "damped"  # type: ignore[attr-defined]
     with pytest.raises(UsageError, match="pass it as estimator="):
