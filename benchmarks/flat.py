@@ -1,6 +1,6 @@
 """How often theta moves where episodes all earn the same, and whether a solved task stays solved.
 
-    python benchmarks/flat.py [TASK ...] [--methods cv trpo] [--seeds 100 101] [--steps 300000] [--json FILE]
+    python benchmarks/flat.py [TASK ...] [--methods natural-cv trpo] [--seeds 100 101] [--steps 300000] [--json FILE]
 
 Trains every method on every task, with tuned settings and seeds that no result is reported on, and counts iterations:
 those that moved theta, those in which all episodes earned the same, and, behind the first in which that was the most
@@ -27,7 +27,7 @@ HEAD = "| task | method | seed | iterations | moved theta | all earned alike | k
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tasks", nargs="*", default=TASKS)
-    parser.add_argument("--methods", nargs="*", default=("cv", "trpo"))
+    parser.add_argument("--methods", nargs="*", default=("natural-cv", "trpo"))
     parser.add_argument("--seeds", nargs="*", type=int, default=(FIRST_SEED, FIRST_SEED + 1))
     parser.add_argument("--steps", type=int, default=300_000)
     parser.add_argument("--json", type=Path, help="write what was found here")

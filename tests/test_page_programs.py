@@ -121,7 +121,7 @@ SHORT = {
         ".",
     ],
     "benchmarks/cluster.py": ["--rounds", "1", "--widths", "1"],
-    "benchmarks/flat.py": ["inverted-pendulum", "--methods", "cv", "--seeds", "100", "--steps", "2000"],
+    "benchmarks/flat.py": ["inverted-pendulum", "--methods", "natural-cv", "--seeds", "100", "--steps", "2000"],
     "benchmarks/normalisation.py": ["--tasks", "swimmer", "--pairs", "2", "--iterations", "20"],
     "benchmarks/same_bits.py": ["--methods", "es", "--tasks", "swimmer", "--no-ray"],
     "benchmarks/scale_model.py": [],
