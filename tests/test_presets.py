@@ -31,7 +31,7 @@ OLD_NAMES = {
     ("gcmc", "gcmc"): 70,
     ("ortho", "ortho"): 70,
     ("pg", "pg"): 73,
-    ("ppo", "ppo"): 487,
+    ("ppo", "ppo"): 561,
     ("qmc", "qmc"): 70,
     ("trpo", CUSTOM): 86,
     ("trpo", "trpo"): 230,
