@@ -31,7 +31,7 @@ def test_the_same_bits_after_50_kills_of_the_driver(tmp_path: Path) -> None:
     with command(*begin, "calm", folder=tmp_path) as calm:
         pass
     assert calm.returncode == 0
-    home = tmp_path / "runs/inverted-pendulum/cv"
+    home = tmp_path / "runs/inverted-pendulum/natural-cv"
     rng, rough, metrics = random.Random(0), home / "rough", home / "rough/metrics.jsonl"
     for kill in range(KILLS):
         begun = (rough / "config.json").exists()
