@@ -58,12 +58,12 @@ def variances_of(task: str, sizes: list[float], pairs: int) -> list[dict[str, An
 def variance_at(task: str, run: str, nats: float, pairs: int) -> dict[str, Any]:
     import quell
     from quell.estimate.es import Es
+    from quell.measure import variance
+    from quell.measure.fisher import geometry
+    from quell.measure.points import find_point
+    from quell.measure.rows import Row
     from quell.perturb.fisher import Fisher
     from quell.perturb.gaussian import Gaussian
-    from quell.variances import variance
-    from quell.variances.fisher import geometry
-    from quell.variances.points import find_point
-    from quell.variances.rows import Row
 
     kinds = {"isotropic": Gaussian(nats=nats), "fisher": Fisher(nats=nats)}
     rows = [Row(name, Es(shaping="none"), directions) for name, directions in kinds.items()]

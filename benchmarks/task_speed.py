@@ -39,10 +39,10 @@ from quell.perturb import Draw, draw_pair, perturbed
 from quell.perturb.gaussian import Gaussian
 from quell.policy import Policy
 from quell.policy.act import actor
-from quell.rollout import default_workers
 from quell.rollout.cpu import Cpu
 from quell.tasks import get, names
 from quell.tasks.base import MujocoTask, Task
+from quell.threads import cores
 from quell.types import Episodes
 
 Once = Callable[[], int]
@@ -96,7 +96,7 @@ def main(arguments: Arguments) -> None:
         if task.extra is not None and find_spec(EXTRAS[task.extra]) is None:
             print(f"{task.name:<26} needs quell[{task.extra}]")
             continue
-        rows[task.name] = measure(task, arguments.workers or default_workers(), arguments.seconds)
+        rows[task.name] = measure(task, arguments.workers or cores(), arguments.seconds)
         print(f"{task.name:<26}" + "".join(f"{_cell(rate):>10}" for rate in rows[task.name].values()), flush=True)
     if arguments.json:
         arguments.json.write_text(json.dumps(rows, indent=1))

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from quell.estimate import Estimator
+from quell.measure.fisher import Geometry
+from quell.measure.points import Point, find_point
+from quell.measure.rows import Row, find_rows
+from quell.measure.session import Measurement, Session
 from quell.rollout.cpu import Cpu
-from quell.variances.fisher import Geometry
-from quell.variances.measure import Measurement, Session
-from quell.variances.points import Point, find_point
-from quell.variances.rows import Row, find_rows
 
 SETTINGS: dict[str, Any] = {
     **{"horizon": 5, "policy.hidden": (), "policy.init_std": 0.5, "policy.output_scale": 0.1, "sigma": 0.05},

@@ -13,9 +13,9 @@ import pytest
 
 import quell
 from quell.errors import EnvironmentFailure, UsageError
+from quell.export import to_numpy, to_onnx
 from quell.policy import GaussianPolicy
 from quell.registry import replace
-from quell.training.export import to_numpy, to_onnx
 
 SMALL: dict[str, Any] = {"steps": 20, "pairs": 1, "horizon": 10, "eval_episodes": 1, "progress": False}
 

@@ -70,7 +70,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     monkeypatch.setattr("quell.api.train", tiny_train)
     monkeypatch.setattr("quell.api.resume", tiny_resume)
-    monkeypatch.setattr("quell.variances.variance", tiny_variance)
+    monkeypatch.setattr("quell.measure.variance", tiny_variance)
     monkeypatch.setattr("quell.api.evaluate", lambda run, **_: evaluate(run, episodes=2, workers=1))
     return tmp_path
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from quell.estimate.control_variate import ControlVariate
     from quell.estimate.es import Es
     from quell.estimate.policy_gradient import PolicyGradient
+    from quell.measure import variance
     from quell.perturb import Directions, Draw
     from quell.policy import CategoricalPolicy, DeterministicPolicy, GaussianPolicy, Policy
     from quell.rollout import Engine
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from quell.training.callbacks import Callback
     from quell.types import Batch, Episodes, Pair, Rollouts, Trajectories
     from quell.update import Context, Step
-    from quell.variances import variance
 
 __version__ = "0.1.0"
 
@@ -53,7 +53,7 @@ _HOMES = {
     "quell.training.callbacks": "Callback",
     "quell.types": "Batch Episodes Pair Rollouts Trajectories",
     "quell.update": "Context Step",
-    "quell.variances": "variance",
+    "quell.measure": "variance",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
 

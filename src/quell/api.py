@@ -28,9 +28,9 @@ from quell.runs.record import known, variance_ratio
 from quell.tasks.base import Task
 from quell.tasks.foreign.base import ForeignTask
 from quell.tasks.foreign.gym import from_env
-from quell.terminal.progress import Display
 from quell.terminal.stopping import begun
 from quell.training.callbacks import Callback, Callbacks, Said, SavedAtExit
+from quell.training.display import Display
 from quell.training.loggers import find_loggers
 from quell.training.loop import run_training
 from quell.training.methods import (
@@ -41,7 +41,7 @@ from quell.training.methods import (
     make_task,
     refuse_files,
 )
-from quell.training.state import finished, learned
+from quell.training.state import learned
 from quell.types import Array, Episodes, ObsStats, Rollouts
 
 Checkpoint = Literal["newest", "best"]
@@ -120,7 +120,7 @@ class Result:
     @property
     def finished(self) -> bool:
         """Whether the step budget was spent, or the target reached."""
-        return finished(self.config, self.steps, self.best)
+        return self.config.finished(self.steps, self.best)
 
     @property
     def variance_ratio(self) -> float:

@@ -113,6 +113,10 @@ class Config:
 
         return combination_of(self)
 
+    def finished(self, steps: int, best: float) -> bool:
+        """Whether the step budget is spent, or an evaluation reached the target."""
+        return steps >= self.steps or (self.target is not None and best >= self.target)
+
     def validate(self) -> "Config":
         """The same with plain numbers; a UsageError names the first setting that makes no sense."""
         self = registry.tidy(self)

@@ -1,4 +1,6 @@
-"""How many threads XLA has: the same number on every machine, because the last bits depend on it.
+"""How many cores there are, and how many threads XLA has.
+
+Threads are the same number on every machine, because the last bits depend on it.
 
 XLA cuts long sums (over a matrix product's inner dimension, over an array's rows) into parts by the threads of its CPU
 client, by default one for every core that the process may use. The client reads `PJRT_NPROC` when it is made, at the
@@ -11,6 +13,11 @@ import sys
 VARIABLE, THREADS = "PJRT_NPROC", 2
 
 
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+
+
 def settle() -> None:
     """Fix the number for this process and its children, unless somebody did or it is too late."""
     bridge = sys.modules.get("jax._src.xla_bridge")
@@ -20,9 +27,7 @@ def settle() -> None:
 
 def xla_threads() -> int:
     """The number in use."""
-    from quell.rollout import default_workers
-
     for name in (VARIABLE, "NPROC"):
         if os.environ.get(name, "").isdecimal():
             return int(os.environ[name])
-    return default_workers()
+    return cores()

@@ -29,10 +29,10 @@ import quell.estimate.reduce as reduce_module
 from quell import registry
 from quell.estimate.critic.network import NetworkCritic
 from quell.estimate.reduce import COLLECTED, Tree, blocks, shards, sum_by_loop, sum_by_vmap
+from quell.measure.rows import unit
 from quell.policy import Policy
 from quell.policy.likelihood import weighted_scores
 from quell.types import Array, Batch, State, Sums
-from quell.variances.rows import unit
 
 ESTIMATORS = estimators()
 DECLARED = list(dict.fromkeys([*declared(), *(purest(e) for e in ESTIMATORS if not purest(e).biased)]))

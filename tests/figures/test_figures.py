@@ -23,10 +23,10 @@ from quell.figures.runs import curve_panels, curves, improvement_bars
 from quell.figures.style import LOOKS, looks, new_figure, on_common_steps, save
 from quell.figures.theory import SAMPLES, variance_against_rho
 from quell.figures.variance import variance_figure
+from quell.measure.rows import BASES
 from quell.paper.published import PPO_METHODS
 from quell.presets import METHODS
 from quell.stats import MeanStd
-from quell.variances.rows import BASES
 
 matplotlib = pytest.importorskip("matplotlib")
 

@@ -11,12 +11,12 @@ from linear_gaussian import POLICY, THETA, LinearGaussian, smoothed_gradient
 
 from quell.estimate.ars import Ars
 from quell.estimate.es import Es
+from quell.measure.rows import Row
 from quell.perturb import draw_of, draw_pair
 from quell.perturb.gaussian import Gaussian
 from quell.perturb.low_rank import LowRank
 from quell.policy import Policy
 from quell.types import Array, Episodes
-from quell.variances.rows import Row
 
 PAIRS = 400
 

@@ -83,7 +83,7 @@ def test_a_network_of_ones_own_acts_and_is_differentiated_as_it_says() -> None:
 
 
 def test_what_a_network_of_ones_own_cannot_do(tmp_path: Path) -> None:
-    from quell.training.export import to_numpy
+    from quell.export import to_numpy
 
     with pytest.raises(UsageError, match="the natural step knows quell's own networks alone"):
         quell.train("swimmer", policy=CorrectedPolicy(), out=tmp_path, **SHORT)

@@ -12,10 +12,12 @@ import time
 import pytest
 import rich.console
 
+import quell.training.display
 from quell.terminal import campaign, numbers, progress, stopping, tables
 from quell.terminal.campaign import CampaignDisplay
-from quell.terminal.progress import Display, counter
+from quell.terminal.progress import counter
 from quell.terminal.streams import say
+from quell.training.display import Display
 
 
 @pytest.fixture
@@ -35,7 +37,7 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, in clock[0]."""
     now = [1000.0]
-    for module in (progress, campaign):
+    for module in (quell.training.display, campaign):
         monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
     return now
 

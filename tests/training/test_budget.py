@@ -15,7 +15,7 @@ from quell.estimate.reduce import directions_of
 from quell.perturb.orthogonal import Orthogonal
 from quell.perturb.qmc import Qmc
 from quell.policy import Policy
-from quell.terminal.progress import Display
+from quell.training.display import Display
 from quell.training.iteration import Trainer
 from quell.types import Array, Episodes
 

@@ -10,9 +10,9 @@ from quell.commands.arguments import UNSET, parse
 from quell.config import check_out
 from quell.errors import UsageError, require
 from quell.registry import SIZE
-from quell.rollout import default_workers
 from quell.runs.files import write
 from quell.terminal.streams import say, tell
+from quell.threads import cores
 
 DESCRIPTION = """Train methods with their tuned settings on several tasks and seeds, and write a table (scores of mean
 actions, who is above whom, time, published scores) and a figure to OUT. Finished runs are not repeated: the same
@@ -101,7 +101,7 @@ def _train(parsed: Arguments) -> int:
     for job in jobs:
         job.check()
     due = [job for job in jobs if not job.done]
-    runner = Runner(parsed.jobs or default_workers(), CampaignDisplay({job.title: 1.0 for job in due}))
+    runner = Runner(parsed.jobs or cores(), CampaignDisplay({job.title: 1.0 for job in due}))
     check_out(parsed.out)
     check_out(parsed.runs, "runs")
     outcomes = runner.run(due)

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from quell.commands.arguments import parse
 from quell.errors import EXTRAS, QuellError, installing
-from quell.rollout import default_workers
 from quell.terminal.streams import tell
-from quell.threads import xla_threads
+from quell.threads import cores, xla_threads
 
 CORE = (
     *("numpy", "scipy", "jax", "optax", "mujoco", "gymnasium"),
@@ -27,7 +26,7 @@ class Arguments:
 
 def main(arguments: list[str]) -> int:
     parse(Arguments, arguments, prog="quell doctor")
-    tell(f"python {sys.version.split()[0]}, {default_workers()} cores, XLA on {xla_threads()} threads")
+    tell(f"python {sys.version.split()[0]}, {cores()} cores, XLA on {xla_threads()} threads")
     healthy = True
     for package in CORE:
         try:

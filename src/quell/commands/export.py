@@ -8,8 +8,8 @@ from quell.commands.arguments import parse
 from quell.commands.common import OfRun, described
 from quell.config import check_out
 from quell.errors import EXTRAS
+from quell.export import to_numpy, to_onnx
 from quell.terminal.streams import tell
-from quell.training.export import to_numpy, to_onnx
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,11 @@ from quell.paper import theorem
 from quell.paper.published import ENTRIES, group_name, paper_steps
 from quell.paper.render import render_all, render_group
 from quell.registry import SIZE
-from quell.rollout import default_workers
 from quell.runs import archive
 from quell.terminal.campaign import CampaignDisplay
 from quell.terminal.streams import say, tell
 from quell.terminal.tables import show
+from quell.threads import cores
 from quell.training.methods import find_task, make_config, make_policy
 
 DESCRIPTION = """Reproduce a table or figure of the paper. ENTRY is one of
@@ -85,7 +85,7 @@ def main(arguments: list[str]) -> int:
     if parsed.skip_missing:
         jobs = [job for job in jobs if job.config.task not in missing]
     due = [job for job in jobs if not job.done]
-    count = min(parsed.jobs or default_workers(), max(1, len(due)))
+    count = min(parsed.jobs or cores(), max(1, len(due)))
     _show(jobs, due, count)
     if missing:
         say(_without(missing, left_out=parsed.skip_missing))

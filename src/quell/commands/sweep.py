@@ -11,13 +11,14 @@ from quell.commands.train import read_settings
 from quell.config import Config, check_out, check_run_name
 from quell.errors import UsageError
 from quell.registry import SIZE, name_of
-from quell.rollout import Compute, default_workers
+from quell.rollout import Compute
 from quell.runs import archive
 from quell.runs.folder import folder_name
 from quell.tasks import Task
 from quell.terminal.campaign import CampaignDisplay
 from quell.terminal.streams import say, tell
 from quell.terminal.tables import show
+from quell.threads import cores
 from quell.training.methods import make_policy, make_task
 
 DESCRIPTION = """Train TASK with every combination of a grid's values, or with some drawn at random, on several seeds,
@@ -81,7 +82,7 @@ def run(
         make_policy(job.config, given or make_task(job.config))
         job.check()
     due = [job for job in todo if not job.done]
-    runner = Runner(jobs or workers or default_workers(), CampaignDisplay({job.title: 1.0 for job in due}))
+    runner = Runner(jobs or workers or cores(), CampaignDisplay({job.title: 1.0 for job in due}))
     check_out(folder)
     outcomes = runner.run(due)
     for outcome in outcomes:

@@ -16,9 +16,10 @@ from quell.config import check_out
 from quell.errors import UsageError
 from quell.presets import DEFAULT, method_name
 from quell.registry import SIZE
-from quell.rollout import check_processes, default_workers
+from quell.rollout import check_processes
 from quell.terminal.campaign import CampaignDisplay
 from quell.terminal.streams import say, tell
+from quell.threads import cores
 
 DESCRIPTION = """Random search over a method's main settings, on seeds from 100 up, which no result is reported on:
 every trial once, then the best quarter with three more seeds. Several tasks are a family that shares its settings,
@@ -54,7 +55,7 @@ def main(arguments: list[str]) -> int:
     place = {"out": parsed.out, "runs": parsed.runs / method}
     wanted = Search(parsed.tasks, method, parsed.trials, parsed.steps, episodes=parsed.episodes, **place)
     wanted.first_stage()  # complain before the first run
-    check_processes("jobs", count := parsed.jobs or default_workers(), CHILD)
+    check_processes("jobs", count := parsed.jobs or cores(), CHILD)
     check_out(parsed.out)
     check_out(parsed.runs, "runs")
     table = search(wanted, lambda jobs: _train(jobs, count))

@@ -87,8 +87,8 @@ def main(arguments: list[str]) -> int:
 
 def _report(parsed: Arguments, changes: dict[str, Any], discounts: list[float], label: str) -> Any:
     """One point's report; `changes` and `discounts` come from the sweep."""
-    from quell.variances import variance
-    from quell.variances.rows import gamma_rows
+    from quell.measure import variance
+    from quell.measure.rows import gamma_rows
 
     given = {name: value for name, value in vars(parsed).items() if name not in ("sweep", "json", "figure")}
     given["methods"] = [*parsed.methods.split(","), *gamma_rows(discounts)]

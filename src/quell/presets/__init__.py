@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from quell import registry
 from quell.errors import UsageError, did_you_mean
@@ -38,15 +38,31 @@ from quell.update import Step
 from quell.update.first_order import Adam, Sgd
 from quell.update.natural import Natural
 
-if TYPE_CHECKING:
-    from quell.config import Config
-
 DEFAULT = "natural-cv"
 INSTEAD = dict.fromkeys(("lqr", "lqr-302"), "es")
 """Task -> what is trained where no method is asked for, if not the default. Where states grow without bound, no Fisher
 matrix is finite, so there is no natural step, and policy gradients overflow."""
 CUSTOM = "custom"
 Table = Mapping[str, Any]
+
+
+class Combination(Protocol):
+    """What a name is read off: a run's config has it."""
+
+    @property
+    def estimator(self) -> Estimator: ...
+
+    @property
+    def directions(self) -> Any: ...
+
+    @property
+    def step(self) -> Step: ...
+
+    @property
+    def policy(self) -> Any: ...
+
+    @property
+    def normalise_obs(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -157,12 +173,12 @@ def instead(task: str) -> str | None:
     return chosen and f"{task}: method {chosen}, as there is no natural step where states grow without bound"
 
 
-def method_of(config: Config) -> str:
+def method_of(config: Combination) -> str:
     """The name of the method that a config's strategies are, or "custom"."""
     return _names().get(_signature(config.estimator, config.directions, config.step) + _also(config), CUSTOM)
 
 
-def combination_of(config: Config) -> str:
+def combination_of(config: Combination) -> str:
     """The same, a custom one with its parts: "custom (policy-gradient, adam)"."""
     if (method := method_of(config)) != CUSTOM:
         return method
@@ -186,7 +202,7 @@ def _names() -> dict[tuple[str, ...], str]:
     return found
 
 
-def _also(config: Config) -> tuple[str, ...]:
+def _also(config: Combination) -> tuple[str, ...]:
     return _policy(config.policy), _switch(config.estimator, config.normalise_obs)
 
 

@@ -1,11 +1,11 @@
 """Engines: things that run episodes and sum what an estimator makes of them."""
 
-import os
 from typing import Any, Protocol, Self
 
 from quell.errors import UsageError, warn_once
 from quell.estimate import Estimator, Problem, Rows
 from quell.limits import gib, require_memory
+from quell.threads import cores
 from quell.types import Array, Batch, Episodes, ObsStats, Rollouts, Sums
 
 
@@ -44,11 +44,6 @@ class Compute(Protocol):
         """The engine; `members` and `states` (per episode) are the most it will ever be asked for at once."""
 
 
-def default_workers() -> int:
-    """One worker per core this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
-
-
 MOST_PER_CORE, MANY_PER_CORE, MANY = 100, 4, 16
 """Processes that are refused, and that are warned of: more than these on every core, and than these at all."""
 
@@ -58,12 +53,12 @@ ADVICE = "one per core, the default, is mostly fastest"
 
 def check_processes(name: str, count: int, each: int) -> None:
     """Complain of a setting that asks for `count` processes of `each` bytes or more, all on this machine's cores."""
-    cores = default_workers()
-    if count > MOST_PER_CORE * cores:
+    available = cores()
+    if count > MOST_PER_CORE * available:
         raise UsageError(
-            f"`{name}={count}` must be at most {MOST_PER_CORE * cores}: there are {cores} cores ({ADVICE})"
+            f"`{name}={count}` must be at most {MOST_PER_CORE * available}: there are {available} cores ({ADVICE})"
         )
     require_memory(count * each, f"`{name}={count}`, as many processes,")
-    if count > max(MANY, MANY_PER_CORE * cores):
+    if count > max(MANY, MANY_PER_CORE * available):
         taken = f"and take {gib(count * each)} GiB of memory or more"
-        warn_once(f"`{name}={count}`: so many processes share {cores} cores {taken}; {ADVICE}")
+        warn_once(f"`{name}={count}`: so many processes share {available} cores {taken}; {ADVICE}")

@@ -12,7 +12,6 @@ from quell.config import Config
 from quell.errors import QuellError, UsageError
 from quell.runs import files
 from quell.runs.folder import Run
-from quell.training.state import finished
 
 DEPTH = 8
 """Folders below the one that is looked into: a sweep's runs are seven below `runs`."""
@@ -60,7 +59,7 @@ def standing(path: Path) -> Standing | None:
                 score, best = found, max(best, found)
     except QuellError:
         return None
-    done = finished(config, steps, best)
+    done = config.finished(steps, best)
     held = _is_locked(path)
     unfinished = "unfinished" if held is None else "interrupted"
     state = "running" if held else "finished" if done else unfinished

@@ -6,5 +6,5 @@ iteration  the five steps
 loop       budget, evaluation, saving
 callbacks  what looks on, and may stop it
 loggers    W&B and MLflow
-export     policies for others to act with
+display    a run on the terminal, and the signals that stop it
 """

@@ -63,7 +63,7 @@ class TrainState:
 
     def finished(self, config: Config) -> bool:
         """Whether there is nothing left to do."""
-        return finished(config, self.steps, self.best.score if self.best else -math.inf)
+        return config.finished(self.steps, self.best.score if self.best else -math.inf)
 
     def to_checkpoint(self, config: Config) -> Saved:
         memory = {f"estimator.{name}": value for name, value in self.estimator.items()}
@@ -91,11 +91,6 @@ class TrainState:
         _check_facts(facts, COUNTERS)
         counters = {name: facts[name] for name in COUNTERS}
         return TrainState(newest.theta, step, memory, newest.obs, **counters, best=best)
-
-
-def finished(config: Config, steps: int, best: float) -> bool:
-    """Whether the step budget is spent, or an evaluation reached the target."""
-    return steps >= config.steps or (config.target is not None and best >= config.target)
 
 
 def learned(policy: Policy, saved: Saved) -> tuple[Learned, Learned | None]:

@@ -144,7 +144,7 @@ def test_something_else_at_the_address_is_a_clear_error(monkeypatch: pytest.Monk
 @pytest.mark.parametrize("cores", [2, pytest.param(1, marks=pytest.mark.slow)])
 def test_worker_cores(cores: int, cluster: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker of two cores is asked of Ray as such, has two processes of its own, and gives the same bits."""
-    monkeypatch.setattr("quell.rollout.cluster.default_workers", lambda: 5)
+    monkeypatch.setattr("quell.rollout.cluster.cores", lambda: 5)
     assert Ray(worker_cores=2).processes == 2
     assert Ray(worker_cores=9).processes == 1
     assert Ray(workers=7, worker_cores=2).processes == 7

@@ -18,8 +18,8 @@ from quell.estimate import Problem
 from quell.keys import Purpose, Stream, generator
 from quell.perturb.gaussian import Gaussian
 from quell.policy import Policy
-from quell.rollout import default_workers
 from quell.rollout.cpu import Cpu
+from quell.threads import cores
 from quell.types import Episodes, ObsStats
 
 
@@ -42,14 +42,14 @@ def test_results_do_not_depend_on_the_number_of_workers(name: str) -> None:
 
 
 def test_how_many_processes() -> None:
-    assert Cpu().processes == default_workers()
+    assert Cpu().processes == cores()
     assert Cpu(workers=3).processes == 3
     with pytest.raises(UsageError, match="`workers=0` must be at least 1"):
         Cpu(workers=0).validate()
 
 
 def test_more_processes_than_are_of_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quell.rollout.default_workers", lambda: 8)
+    monkeypatch.setattr("quell.rollout.cores", lambda: 8)
     monkeypatch.setattr("quell.limits.free_memory", lambda: (16 << 30, "here"))
     Cpu(workers=32).validate()
     with pytest.warns(UserWarning, match=r"`workers=40`: so many processes share 8 cores and take 1.2 GiB"):

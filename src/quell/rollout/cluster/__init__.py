@@ -6,7 +6,8 @@ from typing import Annotated, Any, ClassVar
 from quell.errors import require
 from quell.estimate import Problem
 from quell.registry import POSITIVE, SIZE, check
-from quell.rollout import Engine, default_workers
+from quell.rollout import Engine
+from quell.threads import cores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +28,7 @@ class Ray:
     @property
     def processes(self) -> int:
         """Workers, where the cluster is this machine alone."""
-        return self.workers or max(1, default_workers() // self.worker_cores)
+        return self.workers or max(1, cores() // self.worker_cores)
 
     def validate(self) -> None:
         check(self)

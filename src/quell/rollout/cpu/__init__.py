@@ -5,7 +5,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from quell.estimate import Problem
 from quell.registry import POSITIVE, SIZE, check
-from quell.rollout import Engine, check_processes, default_workers
+from quell.rollout import Engine, check_processes
+from quell.threads import cores
 
 WORKER = 30 << 20
 """Bytes of a worker process that plays one small environment, beside what all share."""
@@ -27,7 +28,7 @@ class Cpu:
 
     @property
     def processes(self) -> int:
-        return self.workers or default_workers()
+        return self.workers or cores()
 
     def validate(self) -> None:
         check(self)

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, is_dataclass
 from typing import Any
 
+from quell.measure.fisher import METRICS
+from quell.measure.gain import Gain
+from quell.measure.session import Measurement
+from quell.measure.summary import Errors, Summary
 from quell.stats import Interval
-from quell.variances.fisher import METRICS
-from quell.variances.gain import Gain
-from quell.variances.measure import Measurement
-from quell.variances.summary import Errors, Summary
 
 NAME = 14  # width of the names' column, if they fit
 

@@ -23,15 +23,15 @@ from quell.estimate.es import Es
 from quell.estimate.policy_gradient import Baseline
 from quell.estimate.reduce import directions_of
 from quell.keys import Stream
+from quell.measure.fisher import Geometry
+from quell.measure.points import find_point
+from quell.measure.rows import CV, Row, find_row, find_rows
+from quell.measure.session import Measurement, Session
+from quell.measure.summary import summarise
 from quell.perturb.gaussian import Gaussian
 from quell.policy.network import Policy
 from quell.rollout.cpu import Cpu
 from quell.types import Array, Batch, Episodes, State, Sums
-from quell.variances.fisher import Geometry
-from quell.variances.measure import Measurement, Session
-from quell.variances.points import find_point
-from quell.variances.rows import CV, Row, find_row, find_rows
-from quell.variances.summary import summarise
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_the_variance_is_that_of_the_pairs(found: Measurement) -> None:
 
 def test_any_number_of_workers_and_mapped_storage(monkeypatch: pytest.MonkeyPatch) -> None:
     first = run(["cv", "cv-several", "ortho"], iterations=3, warmup=2, workers=1)
-    monkeypatch.setattr(importlib.import_module("quell.variances.measure"), "IN_MEMORY", 0)
+    monkeypatch.setattr(importlib.import_module("quell.measure.session"), "IN_MEMORY", 0)
     second = run(["cv", "cv-several", "ortho"], iterations=3, warmup=2, workers=2)
     assert isinstance(second.rows[0].gradients, np.memmap)
     for a, b in zip(first.rows, second.rows, strict=True):

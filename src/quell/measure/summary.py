@@ -20,10 +20,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from quell.estimate.control_variate import ControlVariate
+from quell.measure.fisher import METRICS, Geometry
+from quell.measure.session import Measured, Measurement
 from quell.stats import Interval, percentile_interval, times_drawn
 from quell.types import Array
-from quell.variances.fisher import METRICS, Geometry
-from quell.variances.measure import Measured, Measurement
 
 Layout = Mapping[str, tuple[slice, tuple[int, ...]]]
 Weights = Mapping[tuple[object, bool], Array]  # A row's sampling -> the counts of its resamples
@@ -62,7 +62,7 @@ class Summary:
 
     name: str
     biased: bool  # whether the estimator declares a bias
-    metrics: dict[str, Errors]  # metric (see quell.variances.fisher) -> variance, bias and their sum
+    metrics: dict[str, Errors]  # metric (see quell.measure.fisher) -> variance, bias and their sum
     cosine: Interval
     bias: Bias
     share: dict[str, float]  # layer -> its share of the estimator's variance

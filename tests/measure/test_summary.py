@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from quell.stats import times_drawn
-from quell.variances import summary
-from quell.variances.summary import (
+from quell.measure import summary
+from quell.measure.summary import (
     RESAMPLES,
     Errors,
     Sample,
@@ -17,6 +16,7 @@ from quell.variances.summary import (
     squared_mean,
     variances,
 )
+from quell.stats import times_drawn
 
 
 def errors(own: np.ndarray, plain: np.ndarray, rng: np.random.Generator, *, paired: bool) -> Errors:
@@ -33,7 +33,7 @@ def test_variance_of_known_vectors() -> None:
 
 def test_gram_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     g, h = np.random.default_rng(0).standard_normal((2, 6, 50))
-    monkeypatch.setattr("quell.variances.summary.COLUMNS", 7)
+    monkeypatch.setattr("quell.measure.summary.COLUMNS", 7)
     assert gram(g) == pytest.approx(g @ g.T)
     assert gram(g, h[:4]) == pytest.approx(g @ h[:4].T)
 
@@ -55,7 +55,7 @@ def test_intervals_of_ratios_hold_the_truth() -> None:
 @pytest.mark.parametrize(("tail", "wanted"), [(0.0, 0.93), (0.7, 0.88)])
 def test_how_often_intervals_of_ratios_hold(tail: float, wanted: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sixty gradients of each estimator, as pages have them: Gaussian, and with batches whose size is log-normal."""
-    monkeypatch.setattr("quell.variances.summary.RESAMPLES", 500)
+    monkeypatch.setattr("quell.measure.summary.RESAMPLES", 500)
     rng, hits, repeats = np.random.default_rng(5), 0, 500
 
     def gradients() -> np.ndarray:

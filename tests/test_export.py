@@ -52,7 +52,7 @@ def test_exported_policies_act_as_the_policy_does(
     space, settings = CASES[case]
     task: Any = "lqr-302" if space is None else lambda: Still(space)
     result = quell.train(task, out=tmp_path, horizon=10, output_scale=2.0, **{**SHORT, **settings})
-    from quell.training.export import to_numpy, to_onnx
+    from quell.export import to_numpy, to_onnx
 
     files = to_numpy(result.policy, tmp_path) + to_onnx(result.policy, tmp_path)
     assert [file.name for file in files] == ["policy.npz", "act.py", "policy.onnx"]

@@ -17,6 +17,7 @@ import numpy as np
 
 from quell.errors import UsageError
 from quell.keys import Stream
+from quell.measure.points import Point
 from quell.perturb import Unperturbed
 from quell.policy.fisher import Metric, factors
 from quell.policy.likelihood import policy_change
@@ -24,7 +25,6 @@ from quell.policy.network import Policy
 from quell.rollout import Compute
 from quell.training.iteration import visited
 from quell.types import Array, Episodes
-from quell.variances.points import Point
 
 STATES = 512
 EPISODES = 4

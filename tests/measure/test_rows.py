@@ -17,13 +17,13 @@ from quell.estimate.control_variate.coefficients import LayerCoefficients
 from quell.estimate.control_variate.discount import FixedDiscounts
 from quell.estimate.control_variate.discounted import DiscountedColumns
 from quell.estimate.es import Es
+from quell.measure.points import find_point
+from quell.measure.rows import BASES, Row, find_row, find_rows, gamma_rows
 from quell.perturb import Unperturbed
 from quell.perturb.gaussian import Gaussian
 from quell.perturb.gcmc import Gcmc
 from quell.perturb.orthogonal import Orthogonal
 from quell.perturb.qmc import Qmc
-from quell.variances.points import find_point
-from quell.variances.rows import BASES, Row, find_row, find_rows, gamma_rows
 
 
 def test_names() -> None:

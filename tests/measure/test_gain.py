@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from small_point import point, run, shape
 
+from quell.measure.fisher import STATES, Geometry, geometry
+from quell.measure.gain import gains, step
+from quell.measure.points import find_point
+from quell.measure.session import Session
 from quell.policy.likelihood import mean_kl
 from quell.policy.network import Policy
 from quell.rollout.cpu import Cpu
-from quell.variances.fisher import STATES, Geometry, geometry
-from quell.variances.gain import gains, step
-from quell.variances.measure import Session
-from quell.variances.points import find_point
 
 
 def sample(kind: str = "gaussian") -> Geometry:

@@ -21,12 +21,12 @@ from quell.errors import UsageError
 from quell.estimate import Problem, Rows
 from quell.estimate.reduce import calm
 from quell.keys import Stream
+from quell.measure.points import Point
+from quell.measure.rows import Row, unit
 from quell.policy.fisher import Metric
 from quell.rollout import Compute, Engine
 from quell.stats import mean, spread
 from quell.types import Array, Batch, Episodes, State, Sums
-from quell.variances.points import Point
-from quell.variances.rows import Row, unit
 
 Tell = Callable[[str, int, int], None]  # called with (what, done, total)
 IN_MEMORY = 1 << 29  # bytes of gradients per estimator; more go to a temporary file

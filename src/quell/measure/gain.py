@@ -16,11 +16,11 @@ import numpy as np
 
 from quell.errors import UsageError
 from quell.keys import Stream
+from quell.measure.fisher import Geometry
+from quell.measure.session import Measurement, Session
 from quell.perturb import Unperturbed
 from quell.stats import Interval, t_interval
 from quell.types import Array, Episodes
-from quell.variances.fisher import Geometry
-from quell.variances.measure import Measurement, Session
 
 Kind = Literal["raw", "sign", "kl", "natural"]
 

@@ -2,7 +2,7 @@
 
 points     where: a task, theta, and the settings it is measured with
 rows       what: estimators with their directions, by name or as objects
-measure    how: repeat whole iterations at the paper's N, every estimator on the same episodes
+session    how: repeat whole iterations at the paper's N, every estimator on the same episodes
 summary    variance, bias, their sum, signal, with intervals
 fisher     the metrics in which they are measured: of the parameters, the policy, the natural step
 gain       what a step along an estimate is worth
@@ -23,16 +23,16 @@ from quell.api import compute_for
 from quell.config import Preset
 from quell.errors import UsageError
 from quell.estimate import Estimator
+from quell.measure.fisher import geometry
+from quell.measure.gain import gains, parse_step
+from quell.measure.points import find_point
+from quell.measure.report import Report
+from quell.measure.rows import Row, find_rows
+from quell.measure.session import Session
+from quell.measure.summary import summarise
 from quell.rollout import Compute
 from quell.tasks.base import Task
 from quell.terminal.progress import counter
-from quell.variances.fisher import geometry
-from quell.variances.gain import gains, parse_step
-from quell.variances.measure import Session
-from quell.variances.points import find_point
-from quell.variances.report import Report
-from quell.variances.rows import Row, find_rows
-from quell.variances.summary import summarise
 
 METHODS = ("es", "ortho", "gcmc", "qmc", "cv", "cv-moments", "natural-cv")
 
@@ -60,7 +60,7 @@ def variance(
     """Measure gradient estimators at a fixed policy; `print` the report, or take its `values()`.
 
     `at` is "init" (untrained, with the settings of `preset`), a run folder, or RUN@ITERATION. `methods` are names
-    (`quell.variances.rows.BASES`, with -ortho, -gcmc, -qmc, -crn), estimators, or `quell.variances.rows.Row` objects;
+    (`quell.measure.rows.BASES`, with -ortho, -gcmc, -qmc, -crn), estimators, or `quell.measure.rows.Row` objects;
     ES is always among them. They are measured on `pairs` pairs in iterations as training has them, after `warmup`
     pairs to learn coefficients and value functions on; directions other than those of ES need episodes of their own,
     `pairs_other` if not as many. Biases are measured against the mean of `reference`; one that is unbiased and less
