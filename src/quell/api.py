@@ -10,9 +10,9 @@ from typing import Any, Literal, Unpack, get_args
 
 import numpy as np
 
-from quell import registry, zoo
+from quell import registry, tasks, zoo
 from quell.config import Config, Preset, replace
-from quell.errors import UsageError, resuming, shown
+from quell.errors import UsageError, is_users_own, resuming, shown
 from quell.estimate import Problem
 from quell.keys import Stream
 from quell.keywords import Settings
@@ -26,8 +26,9 @@ from quell.runs.find import newest
 from quell.runs.folder import Run, forbidden
 from quell.runs.record import known, variance_ratio
 from quell.tasks.base import Task
-from quell.tasks.foreign.base import ForeignTask
+from quell.tasks.foreign.base import ForeignTask, NoTimeLimit
 from quell.tasks.foreign.gym import from_env
+from quell.terminal.notebook import as_html
 from quell.terminal.stopping import begun
 from quell.training.callbacks import Callback, Callbacks, Said, SavedAtExit
 from quell.training.display import Display
@@ -75,6 +76,42 @@ class TrainedPolicy:
         given = self.task.as_given(actions)
         return given[0] if single else given
 
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = True,
+        *,
+        rng: np.random.Generator | None = None,
+    ) -> tuple[Any, None]:
+        """(action, None), as Stable-Baselines3 asks for it, so that its `evaluate_policy` plays this policy too.
+
+        The mean action, or, not `deterministic`, one sampled with `rng` (without, from a generator of the policy's own,
+        which begins at seed 0). `state` and `episode_start` are what policies with a memory need; this one has none.
+        """
+        return self(observation, rng=None if deterministic else self._own_rng if rng is None else rng), None
+
+    @functools.cached_property
+    def _own_rng(self) -> np.random.Generator:
+        return np.random.default_rng(0)
+
+    def on(self, env: Any) -> "TrainedPolicy":
+        """The same policy on another environment, a task's name or what `train` takes, with spaces of the same kind."""
+        try:
+            task = tasks.get(env) if isinstance(env, str) else as_task(env)
+        except NoTimeLimit:
+            task = as_task(env, self.task.horizon)
+        for has, needs in zip(_spaces(task), _spaces(self.task), strict=True):
+            if has != needs:
+                raise UsageError(f"{task.name} has {has}, and a policy of {self.task.name} needs {needs}")
+        return dataclasses.replace(self, task=task)
+
+    def __repr__(self) -> str:
+        policy = self.policy
+        layers = " x ".join(map(str, (policy.obs_size, *policy.hidden, policy.action_size)))
+        return f"<policy of {self.task.name}: {policy.kind}, {layers}, {policy.dim:,} parameters>"
+
     def draw(self, rows: Array, rng: np.random.Generator | None = None) -> Array:
         """Actions [n, a] for observations [n, o], as the policy draws them."""
         seen = np.asarray(rows, np.float32)
@@ -89,6 +126,12 @@ class TrainedPolicy:
     def bounds(self) -> tuple[Array, Array] | None:
         """Of actions, where the policy heeds them."""
         return None if self.policy.actions == "as-is" else self.task.bounds
+
+
+def _spaces(task: Task) -> tuple[str, str]:
+    """A task's observations and actions, in words."""
+    action = f"a choice of {task.action_size}" if task.discrete else f"actions of {task.action_size} numbers"
+    return f"observations of {task.obs_size} numbers", action
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,6 +170,24 @@ class Result:
         """Gradient variance over the run, plain ES on the same batches = 1; nan where that is not known."""
         ratio = variance_ratio(self.history)
         return math.nan if ratio is None else ratio
+
+    def __repr__(self) -> str:
+        """What was trained, what it reached, and where it is."""
+        return "\n".join(self._lines)
+
+    def _repr_html_(self) -> str:
+        """The same in a notebook, with the curve."""
+        return as_html(self._lines, self.history)
+
+    @property
+    def _lines(self) -> tuple[str, str, str]:
+        config, score, spread = self.config, self.last("eval/mean_action"), self.last("eval/mean_action_std")
+        done = "" if self.finished else " (unfinished)"
+        how = f"{self.steps:,} steps{done}, {self.iteration:,} iterations"
+        reached = "not evaluated yet" if math.isnan(score) else f"return {score:.6g} ± {spread:.3g}, mean action"
+        best = "" if math.isnan(self.best) else f"; best {self.best:.6g}"
+        who = f"{config.task}  {config.combination}  seed {config.seed}: {how}"
+        return who, f"{reached}{best}", f"run folder {shown(self.path)}"
 
     def last(self, metric: str) -> float:
         """The latest value of a metric that is not logged at every iteration, such as eval/return."""
@@ -324,11 +385,21 @@ def _opened(path: Path | str) -> Run:
     return Run.open(newest(zoo.located(registry.as_path("run", path)))[0])
 
 
-def policy_of(given: "Result | TrainedPolicy | Path | str") -> TrainedPolicy:
-    """The policy of a result or of a run (a folder, `zoo:NAME`), or the one that was given."""
+def policy_of(given: "Result | TrainedPolicy | Path | str", env: Any = None) -> TrainedPolicy:
+    """The policy of a result or of a run (a folder, `zoo:NAME`), or the one that was given; on `env`, if that is."""
     if isinstance(given, TrainedPolicy):
-        return given
-    return (given if isinstance(given, Result) else load(given)).policy
+        found = given
+    elif isinstance(given, Result):
+        found = given.policy
+    else:
+        found = _opened_policy(given, env)
+    return found if env is None else found.on(env)
+
+
+def _opened_policy(path: Path | str, env: Any) -> TrainedPolicy:
+    """A run's policy; where its environment was its user's own, `env` stands for it."""
+    own = env is not None and is_users_own(_opened(path).config.task)
+    return load(path, env=env if own else None).policy
 
 
 def _loaded(
@@ -363,16 +434,18 @@ def evaluate(
     episodes: int = 100,
     mean_action: bool = True,
     seed: int = 0,
+    env: Any = None,
     workers: int | None = None,
     engine: Compute | str | None = None,
 ) -> Rollouts:
     """Fresh episodes of a policy, drawn from `seed` and from no stream that training used.
 
-    `run` is what `train` or `load` returned, its policy, or what `load` takes: a folder, or `zoo:NAME`.
+    `run` is what `train` or `load` returned, its policy, or what `load` takes: a folder, or `zoo:NAME`. `env` is where
+    it plays, if not where it was trained: a task's name, an environment, or a function that makes one.
     It acts with its mean (most likely) action, as in every score that quell shows, or samples (`mean_action=False`).
     """
     episodes, seed = registry.whole("episodes", episodes, least=1), registry.whole("seed", seed)
-    trained = policy_of(run)
+    trained = policy_of(run, env)
     problem = Problem(trained.policy, Unperturbed(), seed)
     with compute_for(engine, workers).make(trained.task, problem, members=episodes) as running:
         request = Episodes.unperturbed(0, episodes, Stream.FRESH, mean_action=mean_action)

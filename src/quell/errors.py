@@ -152,9 +152,13 @@ def resuming(folder: Path, task: str) -> str:
     """What goes on with a run, to be pasted into a shell, or into Python where a script has the environment."""
     if task.startswith("own:"):
         return f"quell.resume({shown(folder)!r}, env=...) with the environment as it was given"
-    own = ":" in task and not task.startswith(("gym:", "envpool:"))
-    trust = f" --trust-import {shlex.quote(task)}" if own else ""
+    trust = f" --trust-import {shlex.quote(task)}" if is_users_own(task) else ""
     return f"quell resume {shlex.quote(shown(folder))}{trust}"
+
+
+def is_users_own(task: str) -> bool:
+    """Whether a task's name is that of an environment which its user has to pass again: own:Class, module:function."""
+    return ":" in task and not task.startswith(("gym:", "envpool:"))
 
 
 def flag(name: str) -> str:

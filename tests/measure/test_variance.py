@@ -14,6 +14,7 @@ from quell import cli
 from quell.errors import UsageError
 from quell.estimate.es import Es
 from quell.stats import Interval
+from quell.tasks.base import folder_of
 
 pytestmark = pytest.mark.usefixtures("in_process")
 
@@ -121,3 +122,33 @@ def test_sweeps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (tmp_path / "s.png").exists()
     assert cli.main(["variance", *SMALL, "--methods", "cv", "--sweep", "gamma", "0.9", "1"]) == 0
     assert "cv-moments gamma=0.9" in capsys.readouterr().out
+
+
+def test_an_environment_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pendula2.py").write_text("import gymnasium\ndef make():\n    return gymnasium.make('Pendulum-v1')\n")
+    monkeypatch.chdir(tmp_path)
+    words = ["--methods", "es", *SMALL[1:], "--trust-import", "pendula2:make"]
+    assert cli.main(["variance", *words]) == 0
+    assert "pendula2:make" in capsys.readouterr().out
+    for wrong in (["variance", "swimmer", *words], ["variance", "--methods", "es"]):
+        assert cli.main(wrong) == 2
+        assert "which task? `quell variance TASK`, or --trust-import my_module:make_env" in capsys.readouterr().err
+    train = ["train", "--trust-import", "pendula2:make", "--method", "es", "--horizon", "6", "--pairs", "1"]
+    assert cli.main([*train, "--steps", "12", "--out", "runs", "--name", "x"]) == 0
+    assert cli.main(["variance", *words, "--at", "runs/pendula2-make/es/x", "--settings", "sigma", "0.05"]) == 0
+
+
+def test_settings_that_name_files_are_trusted_by_their_user_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = {"steps": 12, "pairs": 1, "horizon": 6, "method": "es", "progress": False, "eval_episodes": 1}
+    made = tmp_path / "hopper.xml"
+    made.write_bytes((folder_of("gymnasium") / "envs/mujoco/assets/hopper.xml").read_bytes())
+    settings = {"xml_file": str(made)}
+    run = quell.train("gym:Hopper-v5", task_settings=settings, out=tmp_path, **small)  # type: ignore[arg-type]
+    words = ["variance", "gym:Hopper-v5", "--at", str(run.path), "--methods", "es", "--pairs", "4", "--warmup", "0"]
+    assert cli.main(words) == 2
+    assert "--trust-files" in capsys.readouterr().err
+    assert cli.main([*words, "--trust-files"]) == 0

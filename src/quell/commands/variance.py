@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import tyro
 
 from quell.commands.arguments import UNSET, parse
+from quell.commands.settings import own_task
 from quell.config import Preset, check_file, parse_value
 from quell.errors import UsageError
 from quell.figures.style import check_picture
@@ -25,7 +26,7 @@ SWEEPS = {"gamma": "gamma", "sigma": "directions.sigma", "std": "policy.init_std
 
 @dataclass(frozen=True)
 class Arguments:
-    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
+    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK"), UNSET] = ""
     """`quell tasks` lists the names."""
     at: str = "init"
     """init, a run folder, or RUN@ITERATION."""
@@ -61,6 +62,10 @@ class Arguments:
     """Workers, by default one per core. Results do not depend on it."""
     engine: Annotated[str | None, UNSET] = None
     """Where episodes run: cpu (the default) or ray."""
+    trust_import: Annotated[str | None, UNSET] = None
+    """module:function that makes the environment in place of TASK, if it is your own; the module is imported."""
+    trust_files: bool = False
+    """Open the files that settings of the run's task name: you know where the folder is from."""
     json: Annotated[Path | None, UNSET] = None
     """Write all numbers here."""
     figure: Annotated[Path | None, UNSET] = None
@@ -73,6 +78,8 @@ def main(arguments: list[str]) -> int:
         check_picture(parsed.figure)
     if parsed.json is not None:
         check_file(parsed.json, "json")
+    if bool(parsed.task) == (parsed.trust_import is not None):
+        raise UsageError("which task? `quell variance TASK`, or --trust-import my_module:make_env alone")
     values = []
     for changes, discounts, label in _sweep(parsed.sweep):
         report = _report(parsed, changes, discounts, label)
@@ -90,10 +97,12 @@ def _report(parsed: Arguments, changes: dict[str, Any], discounts: list[float], 
     from quell.measure import variance
     from quell.measure.rows import gamma_rows
 
-    given = {name: value for name, value in vars(parsed).items() if name not in ("sweep", "json", "figure")}
+    elsewhere = ("sweep", "json", "figure", "trust_import")
+    given = {name: value for name, value in vars(parsed).items() if name not in elsewhere}
     given["methods"] = [*parsed.methods.split(","), *gamma_rows(discounts)]
     given["gain_methods"] = parsed.gain_methods.split(",")
     given["settings"] = {name: parse_value(text, name) for name, text in parsed.settings.items()} | changes
+    given["task"] = own_task(parsed.trust_import, given["settings"].get("horizon")) or parsed.task
     return replace(variance(**given), label=label)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from quell import registry
-from quell.api import compute_for
+from quell.api import as_task, compute_for
 from quell.config import Preset
 from quell.errors import UsageError
 from quell.estimate import Estimator
@@ -31,14 +31,13 @@ from quell.measure.rows import Row, find_rows
 from quell.measure.session import Session
 from quell.measure.summary import summarise
 from quell.rollout import Compute
-from quell.tasks.base import Task
 from quell.terminal.progress import counter
 
 METHODS = ("es", "ortho", "gcmc", "qmc", "cv", "cv-moments", "natural-cv")
 
 
 def variance(
-    task: str | Task,
+    task: str | Any,
     *,
     at: str = "init",
     methods: str | Sequence[str | Row | Estimator] = METHODS,
@@ -53,19 +52,21 @@ def variance(
     gain_estimates: int = 40,
     gain_episodes: int = 4,
     seed: int = 0,
+    trust_files: bool = False,
     workers: int | None = None,
     engine: Compute | str | None = None,
     progress: bool = True,
 ) -> Report:
     """Measure gradient estimators at a fixed policy; `print` the report, or take its `values()`.
 
+    `task` is what `quell.train` takes: a name, an environment, or a function that makes one.
     `at` is "init" (untrained, with the settings of `preset`), a run folder, or RUN@ITERATION. `methods` are names
     (`quell.measure.rows.BASES`, with -ortho, -gcmc, -qmc, -crn), estimators, or `quell.measure.rows.Row` objects;
     ES is always among them. They are measured on `pairs` pairs in iterations as training has them, after `warmup`
     pairs to learn coefficients and value functions on; directions other than those of ES need episodes of their own,
     `pairs_other` if not as many. Biases are measured against the mean of `reference`; one that is unbiased and less
     noisy than ES ("cv-moments") shows smaller ones. `gain` names steps whose worth is measured too ("sign:0.01",
-    "kl:0.01").
+    "kl:0.01"). Where settings of a run's task name files, these are opened with `trust_files=True` alone.
     """
     seed, compute = registry.whole("seed", seed), compute_for(engine, workers)
     pairs, warmup = registry.whole("pairs", pairs, 2), registry.whole("warmup", warmup)
@@ -73,7 +74,9 @@ def variance(
     estimates = registry.whole("gain_estimates", gain_estimates, 2)
     episodes = registry.whole("gain_episodes", gain_episodes, 1)
     steps = [parse_step(word) for word in gain]
-    point = find_point(task, at, preset=preset, seed=seed, settings=settings or {})
+    own = dict(settings or {})
+    named = task if isinstance(task, str) else as_task(task, own.get("horizon"))
+    point = find_point(named, at, preset=preset, seed=seed, settings=own, trust_files=trust_files)
     batch = point.config.pairs
     iterations, learn = max(2, pairs // batch), max(1, warmup // batch)
     if steps and estimates > iterations:

@@ -49,11 +49,13 @@ class Point:
         return Problem(self.policy, directions, self.config.seed)
 
 
-def find_point(task: str | Task, at: str, *, preset: Preset, seed: int, settings: Mapping[str, Any]) -> Point:
+def find_point(
+    task: str | Task, at: str, *, preset: Preset, seed: int, settings: Mapping[str, Any], trust_files: bool = False
+) -> Point:
     """`at` is "init", a run folder, or RUN@ITERATION (the newest checkpoint up to it)."""
     name, given = (task, None) if isinstance(task, str) else (task.name, task)
     if at != "init":
-        return _trained(name, given, at, seed, settings)
+        return _trained(name, given, at, seed, settings, trust_files=trust_files)
     config = make_config(name, "es", preset, {"seed": seed, **settings}, given).validate()
     played = given or make_task(config)
     policy = make_policy(config, played)
@@ -61,11 +63,13 @@ def find_point(task: str | Task, at: str, *, preset: Preset, seed: int, settings
     return Point(config, played, policy, theta, ObsStats.empty(played.obs_size) if config.normalise_obs else None, at)
 
 
-def _trained(name: str, given: Task | None, at: str, seed: int, settings: Mapping[str, Any]) -> Point:
+def _trained(
+    name: str, given: Task | None, at: str, seed: int, settings: Mapping[str, Any], *, trust_files: bool
+) -> Point:
     path, _, iteration = at.partition("@")
     if iteration and not iteration.isdigit():
         raise UsageError(f"`at={at!r}` needs a whole number after the @")
-    result = load(Path(path), at=int(iteration) if iteration else None, env=given)
+    result = load(Path(path), at=int(iteration) if iteration else None, env=given, trust_files=trust_files)
     if result.config.task != name:
         raise UsageError(f"{path!r} was trained on {result.config.task!r}, not on {name!r}")
     config = replace(_plain(result.config), {"seed": seed, "pairs": _pairs(result), **settings}).validate()

@@ -9,7 +9,11 @@ import numpy as np
 
 from quell.errors import EnvironmentFailure, UsageError
 from quell.tasks.base import Array, Task
-from quell.tasks.foreign.spaces import ActionReader, observation_filler
+from quell.tasks.foreign.spaces import ActionReader, observation_filler, unstacked
+
+
+class NoTimeLimit(UsageError):
+    """An environment's episodes end where its user says, who has not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +28,7 @@ class ForeignTask(Task):
 
     def __post_init__(self) -> None:
         if not self.horizon and not self.time_limit:
-            raise UsageError(
+            raise NoTimeLimit(
                 f"{self.name} has no time limit of its own: say how long an episode is, e.g. `horizon=1000`"
             )
         reader = ActionReader(self.spaces[1])
@@ -42,14 +46,14 @@ class ForeignTask(Task):
 
     def rows(self, obs: Any) -> tuple[Array, bool]:
         space, fill = self.spaces[0], observation_filler(self.spaces[0])[1]
-        several = space.shape is not None and np.ndim(obs) == len(space.shape) + 1
-        rows = np.zeros((len(obs) if several else 1, self.obs_size))
         try:
-            for row, one in zip(rows, obs if several else [obs], strict=True):
+            several = unstacked(space, obs)
+            rows = np.zeros((1 if several is None else len(several), self.obs_size))
+            for row, one in zip(rows, [obs] if several is None else several, strict=True):
                 fill(row, one)
         except (ValueError, TypeError, KeyError, IndexError) as error:
             raise UsageError(f"this is no observation of {self.name}, {space}: {error}") from error
-        return rows.astype(np.float32), not several
+        return rows.astype(np.float32), several is None
 
     def as_given(self, actions: Array) -> Array:
         return ActionReader(self.spaces[1])(actions)

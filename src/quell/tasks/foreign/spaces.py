@@ -44,6 +44,20 @@ def observation_filler(space: Any) -> tuple[int, Fill]:
     raise UsageError(f"observations of the kind {space} cannot be flattened to a fixed number of values")
 
 
+def unstacked(space: Any, value: Any) -> Any:
+    """Several observations one by one, where an array (or a dictionary or tuple of arrays) holds them; None for one."""
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        keys = list(space.spaces) if isinstance(space, spaces.Dict) else range(len(space.spaces))
+        parts = [unstacked(space.spaces[key], value[key]) for key in keys]
+        if not parts or any(part is None for part in parts):
+            return None
+        rows = zip(*parts, strict=True)
+        return [dict(zip(keys, row, strict=True)) for row in rows] if isinstance(space, spaces.Dict) else list(rows)
+    return value if space.shape is not None and np.ndim(value) == len(space.shape) + 1 else None
+
+
 def _too_large(shape: tuple[int, ...]) -> str:
     size = math.prod(shape)
     flat = f"pictures of {' x '.join(map(str, shape))} = {size:,} numbers, which networks here take flat"
