@@ -24,7 +24,7 @@ from quell.rollout import Compute
 from quell.runs.checkpoint import load_newest
 from quell.runs.find import newest
 from quell.runs.folder import Run, forbidden
-from quell.runs.record import known, variance_ratio
+from quell.runs.record import known, thin, variance_ratio
 from quell.tasks.base import Task
 from quell.tasks.foreign.base import ForeignTask, NoTimeLimit
 from quell.tasks.foreign.gym import from_env
@@ -177,7 +177,7 @@ class Result:
 
     def _repr_html_(self) -> str:
         """The same in a notebook, with the curve."""
-        return as_html(self._lines, self.history)
+        return as_html(self._lines, thin(self.history))
 
     @property
     def _lines(self) -> tuple[str, str, str]:

@@ -7,21 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from quell.runs.record import thin
-
 WIDTH, HEIGHT = 360, 90
 Points = list[tuple[float, float]]
 
 
-def as_html(lines: Sequence[str], history: Sequence[Mapping[str, Any]]) -> str:
+Curve = Mapping[str, Sequence[float | None]]
+
+
+def as_html(lines: Sequence[str], curve: Curve) -> str:
     """The lines, the first in bold, and returns over steps: of the batches (grey), and of mean actions (blue)."""
     head, *rest = (html.escape(line) for line in lines)
-    return f"<div><b>{head}</b><br>{'<br>'.join(rest)}{_curve(history)}</div>"
+    return f"<div><b>{head}</b><br>{'<br>'.join(rest)}{_drawn(curve)}</div>"
 
 
-def _curve(history: Sequence[Mapping[str, Any]]) -> str:
-    """An SVG of at most a hundred points; nothing where there are not two."""
-    curve = thin(history)
+def _drawn(curve: Curve) -> str:
+    """An SVG; nothing where there are not two points."""
     lines = [(_points(curve, name), colour) for name, colour in (("return", "#9aa0a6"), ("mean_action", "#3367d6"))]
     known = [point for points, _ in lines for point in points]
     if len(known) < 2:
@@ -34,7 +34,7 @@ def _curve(history: Sequence[Mapping[str, Any]]) -> str:
     return f'<br><svg xmlns="http://www.w3.org/2000/svg" {box}><title>{words}</title>{drawn}</svg>'
 
 
-def _points(curve: Mapping[str, Sequence[float | None]], name: str) -> Points:
+def _points(curve: Curve, name: str) -> Points:
     pairs = zip(curve["steps"], curve[name], strict=True)
     return [(x, y) for x, y in pairs if x is not None and y is not None and math.isfinite(y)]
 
