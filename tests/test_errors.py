@@ -28,7 +28,7 @@ from quell.training.methods import make_config
         ("`eval_every=-1`", "`--eval-every -1`"),
         ("a shorter `horizon=...`", "a shorter `--horizon ...`"),
         ("`task_settings.noise=nan`", "`--task-settings noise nan`"),
-        ("`quell tasks` lists them", "`quell tasks` lists them"),
+        ("`quell list tasks` lists them", "`quell list tasks` lists them"),
     ],
 )
 def test_the_words_of_the_command_line(python: str, flags: str) -> None:

@@ -103,7 +103,7 @@ def ulimit(more: int) -> Iterator[None]:
 def test_the_limit_of_a_process(capsys: pytest.CaptureFixture[str]) -> None:
     with ulimit(300 * MB):
         free, where = free_memory()
-        code = main(["theory", "--d", "10000000", "--simulate", "10"])
+        code = main(["paper", "theorem", "--d", "10000000", "--simulate", "10"])
     assert 250 * MB < free <= 300 * MB
     assert where == "of what `ulimit -v` allows"
     assert code == 2
@@ -123,8 +123,8 @@ def test_what_ran_out_of_memory_is_said(monkeypatch: pytest.MonkeyPatch, capsys:
         error.add_note("saved after iteration 3: quell resume x")
         raise error
 
-    monkeypatch.setattr("quell.commands.tasks.main", takes)
-    assert main(["tasks"]) == 1
+    monkeypatch.setattr("quell.commands.list.tasks.main", takes)
+    assert main(["list", "tasks"]) == 1
     told = capsys.readouterr().err.splitlines()
     assert told[0].startswith("quell: error: out of memory: ")
     assert " GiB of memory are free " in told[0]

@@ -94,7 +94,7 @@ def test_a_cycle_would_be_found() -> None:
 
 def test_commands_print_through_what_is_printable() -> None:
     """`tell` and `say` leave out what could steer a terminal; `print` does not."""
-    for path in (SOURCE / "commands").glob("*.py"):
+    for path in (SOURCE / "commands").rglob("*.py"):
         calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
         assert "print" not in [call.id for call in calls if isinstance(call, ast.Name)], path.name
 

@@ -215,10 +215,10 @@ def test_import_is_cheap() -> None:
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["theory", "--d", "10", "--n", "3", "20", "--rho", "0.5", "2", "--simulate", "400"]
+    words = ["paper", "theorem", "--d", "10", "--n", "3", "20", "--rho", "0.5", "2", "--simulate", "400"]
     assert cli.main([*words, "--json", str(tmp_path / "t.json"), "--figure", str(tmp_path / "t.png")]) == 0
     assert "worst z" in capsys.readouterr().out
     assert len(json.loads((tmp_path / "t.json").read_text())) == 4
     assert (tmp_path / "t.png").exists()
     for bad in (["--rho", "0"], ["--d", "0"], ["--simulate", "1"], ["--seed", "-1"]):
-        assert cli.main(["theory", *bad]) == 2
+        assert cli.main(["paper", "theorem", *bad]) == 2

@@ -210,8 +210,8 @@ def train(
 ) -> Result:
     """Train a policy and return it with its history.
 
-    `task` is a name (`quell tasks`), a Gymnasium environment, or a function that makes one. `settings` are those of the
-    command line: `steps=1_000_000, pairs=10, sigma=0.05`, nested ones as mappings or with their dots
+    `task` is a name (`quell list tasks`), a Gymnasium environment, or a function that makes one. `settings` are those
+    of the command line: `steps=1_000_000, pairs=10, sigma=0.05`, nested ones as mappings or with their dots
     (`**{"estimator.gamma": 0.99}`). Strategies are objects or names: `estimator=MyEstimator()`, `directions="qmc"`,
     `step=optax.adam(0.01)`. Everything is written to `out/<task>/<method>/<seed>-<time>/`. It runs on `workers`
     processes of this machine, or as `engine` says, such as `quell.Ray(workers=8)`. `callbacks` look on and may stop

@@ -20,19 +20,22 @@ COMMANDS = {
     "eval": "play many episodes with a run's policy and report the returns",
     "play": "film a run's policy (mp4 or gif)",
     "export": "a run's policy as files that act without quell (NumPy, ONNX)",
-    "runs": "list runs: how far each is, and what it reached",
-    "zoo": "trained policies that come with quell: quell play zoo:NAME",
+    "list": "what there is: quell list tasks, methods, runs or zoo",
     "sweep": "many settings and seeds of one task and method, and a table",
     "benchmark": "methods side by side on many tasks",
     "tune": "search for a method's settings by a stated protocol",
     "variance": "measure gradient estimators side by side at a fixed policy",
-    "theory": "Theorem 1, exact and simulated: when the control variate helps",
-    "paper": "the paper's tables and figures, from their runs to the page",
+    "paper": "the paper's tables, figures and theorem, from their runs to the page",
     "report": "one HTML page about a run, many runs, or a results folder",
-    "tasks": "list the tasks",
-    "methods": "list the methods",
     "doctor": "check this installation",
 }
+
+RENAMED = {
+    **{kind: f"`quell list {kind}`" for kind in ("tasks", "methods", "runs")},
+    "zoo": "`quell list zoo`, and `quell export RUN --zoo NAME` adds to it",
+    "theory": "`quell paper theorem`",
+}
+"""What earlier versions called a command -> what it is now."""
 
 HELP = """quell: low-variance evolution strategies for reinforcement learning
 
@@ -61,6 +64,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"quell {__version__}")
         return 0
     command, *rest = arguments
+    if command in RENAMED:
+        return _fail(f"`quell {command}` is now {RENAMED[command]}", 2)
     if command not in COMMANDS:
         return _fail(f"unknown command {command!r}{did_you_mean(command, COMMANDS)}; `quell --help` lists them", 2)
     if "" in rest:

@@ -53,7 +53,7 @@ class Config:
     """Everything that determines a run. The defaults are the paper's; the preset "tuned" replaces some of them."""
 
     task: str
-    """What to train on; `quell tasks` lists the names."""
+    """What to train on; `quell list tasks` lists the names."""
     preset: Preset = "tuned"
     """Whose settings are the defaults: tuned (ours, where the paper's do poorly) or paper (the paper's exactly)."""
     steps: Annotated[int, SIZE] = 1_000_000
@@ -101,7 +101,7 @@ class Config:
 
     @property
     def method(self) -> str:
-        """What the strategies are called together: a name of `quell methods`, or "custom"."""
+        """What the strategies are called together: a name of `quell list methods`, or "custom"."""
         from quell.presets import method_of
 
         return method_of(self)

@@ -65,7 +65,7 @@ def test_bad_input(command: str, message: str, here: Path, capsys: pytest.Captur
         ["-m", "quell", "train", "lqr", "--pairs", "1000000000"],
         ["-m", "quell", "eval", "RUN", "--seed", "-1"],
         ["-m", "quell", "play", "RUN", "--video", "/proc/film.gif"],
-        ["-m", "quell", "theory", "--json", "/proc/x.json"],
+        ["-m", "quell", "paper", "theorem", "--json", "/proc/x.json"],
         ["-m", "quell", "variance", "lqr", "--figure", "x.xyz"],
         ["-m", "quell", "report", "nowhere"],
         [str(EXAMPLES / "compare.py"), "--seeds", "0"],

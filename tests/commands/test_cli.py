@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 import quell
 import quell.errors
 from quell.campaign.plan import by_task
-from quell.cli import COMMANDS, main
+from quell.cli import COMMANDS, RENAMED, main
 from quell.commands.doctor import CORE
 from quell.commands.settings import TrainFlags
 from quell.commands.train import read_settings
@@ -49,6 +50,22 @@ def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[
         main([name, "--help"])
     assert stop.value.code == 0
     assert f"quell {name}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", RENAMED)
+def test_a_command_that_has_another_name_now_says_which(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([name, "--help"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    for now in re.findall(r"`quell ([^`]*)`", line)[1:]:
+        command, *rest = now.split()
+        assert command in COMMANDS
+        with pytest.raises(SystemExit) as stop:
+            main([command, *[word for word in rest if word.islower() and word[0] != "-"], "--help"])
+        assert stop.value.code == 0
+
+
+def test_there_are_few_enough_commands_to_read_through() -> None:
+    assert len(COMMANDS) <= 13
 
 
 def test_a_missing_extra_says_what_to_type(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,9 +172,9 @@ def test_one_score_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         assert (facts["returns"], facts["actions"]) == (played.returns.tolist(), said)
     assert main(["eval", str(result.path), "--mean-action"]) == 2, "there is one word for it, as in `quell play`"
     capsys.readouterr()
-    assert main(["runs", str(tmp_path)]) == 0
+    assert main(["list", "runs", str(tmp_path)]) == 0
     assert "return, mean action" in capsys.readouterr().out
-    assert main(["zoo"]) == 0
+    assert main(["list", "zoo"]) == 0
     assert "return, mean action" in capsys.readouterr().out
 
 
@@ -262,9 +279,9 @@ def test_doctor_finds_what_is_wrong(capsys: pytest.CaptureFixture[str], monkeypa
 
 
 def test_tasks_and_methods(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["tasks"]) == 0
+    assert main(["list", "tasks"]) == 0
     assert "dm-cheetah-run" in capsys.readouterr().out
-    assert main(["methods"]) == 0
+    assert main(["list", "methods"]) == 0
     assert "ppo-paper+s+a+m" in capsys.readouterr().out
 
 
@@ -273,6 +290,6 @@ def test_tasks_are_listed_without_any_extra(
 ) -> None:
     for extra in quell.errors.EXTRAS:
         monkeypatch.setitem(quell.errors.EXTRAS, extra, "no_such_module")
-    assert main(["tasks"]) == 0
+    assert main(["list", "tasks"]) == 0
     rows = capsys.readouterr().out.splitlines()
     assert sum("(not installed)" in row for row in rows) == 11

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from quell.cli import COMMANDS, main
+from quell.commands.list import KINDS
 
 SMALL = ["--horizon", "5", "--pairs", "1", "--steps", "10", "--eval-episodes", "1", "--workers", "1", "--method", "es"]
 
@@ -19,9 +20,9 @@ def text_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [*COMMANDS, *(f"list {kind}" for kind in KINDS), "paper theorem"])
 def test_every_flag_is_explained(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    said = text_of(capsys, name)
+    said = text_of(capsys, *name.split())
     assert "None" not in said, "what a default of nothing means is said in words"
     lines = [line.strip("│| ") for line in said.partition("-h, --help")[2].splitlines()]
     for i, line in enumerate(lines):

@@ -27,9 +27,9 @@ def test_a_policy_is_added_listed_and_used(
     monkeypatch.setattr(zoo, "HOME", tmp_path / "zoo")
     run = tmp_path / "runs/gym-CartPole-v1/es/a"
     assert main(["train", "gym:CartPole-v1", *SMALL, "--out", str(tmp_path / "runs"), "--name", "a"]) == 0
-    assert main(["zoo", "--add", str(tmp_path / "runs"), "--episodes", "5"]) == 0
+    assert main(["export", str(tmp_path / "runs"), "--zoo", "gym-CartPole-v1", "--episodes", "5"]) == 0
     capsys.readouterr()
-    assert main(["zoo"]) == 0
+    assert main(["list", "zoo"]) == 0
     assert "zoo:gym-CartPole-v1" in capsys.readouterr().out
     assert main(["eval", "zoo:gym:CartPole-v1", "--episodes", "5", "--json"]) == 0
     returns = json.loads(capsys.readouterr().out)["returns"]
@@ -37,9 +37,9 @@ def test_a_policy_is_added_listed_and_used(
     kept, whole = quell.load("zoo:gym-CartPole-v1"), quell.load(run)
     assert (kept.theta == whole.theta).all()
     assert kept.policy(whole.policy.obs_stats.total) == whole.policy(whole.policy.obs_stats.total)  # type: ignore[union-attr]
-    assert main(["zoo", "--add", str(run)]) == 2
+    assert main(["export", str(run), "--zoo", "gym-CartPole-v1"]) == 2
     assert "already" in capsys.readouterr().err
-    assert main(["zoo", "--add", str(run), "--replace", "--episodes", "2"]) == 0
+    assert main(["export", str(run), "--zoo", "gym-CartPole-v1", "--replace", "--episodes", "2"]) == 0
     assert len(zoo.score("gym-CartPole-v1")["returns"]) == 2
 
 
@@ -77,7 +77,7 @@ def test_a_spoilt_score_is_told_in_a_line_and_hides_no_other(
     home = shutil.copytree(zoo.HOME, tmp_path / "zoo")
     monkeypatch.setattr(zoo, "HOME", home)
     (home / "hopper" / "score.json").write_text(spoilt)
-    assert main(["zoo"]) == 1
+    assert main(["list", "zoo"]) == 1
     out, err = capsys.readouterr()
     assert "zoo:swimmer" in out
     assert "zoo:hopper" not in out
@@ -92,12 +92,12 @@ def test_runs_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str], mon
         assert main(["train", "lqr-302", *SMALL, "--name", name]) == 0
     (tmp_path / "runs/lqr-302/es/a/config.json").write_text("{}")
     capsys.readouterr()
-    assert main(["runs"]) == 0
+    assert main(["list", "runs"]) == 0
     head, *rows = capsys.readouterr().out.splitlines()
     assert re.split("  +", head) == ["run", "task", "method", "steps", "return, mean action", "state", "age"]
     assert any(row.startswith("runs/lqr-302/es/b") and "80 of 80" in row and "finished" in row for row in rows)
     assert any("unreadable" in row for row in rows)
-    assert main(["runs", "--newest", "1"]) == 0
+    assert main(["list", "runs", "--newest", "1"]) == 0
     assert "and 1 older ones" in capsys.readouterr().out
 
 
@@ -115,7 +115,7 @@ def test_the_runs_of_seeds_and_sweeps_share_a_line(
     (sweep / "runs/lr=0.3/lqr-302/es/seed0/config.json").write_text("{}")
 
     def listed(*folder: str) -> dict[str, list[str]]:
-        assert main(["runs", *folder]) == 0
+        assert main(["list", "runs", *folder]) == 0
         rows = [re.split("  +", line) for line in capsys.readouterr().out.splitlines()[1:]]
         return {name: cells for name, *cells in rows}
 

@@ -123,7 +123,7 @@ def test_errors_of_the_system_say_where(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full on this system")
 def test_a_full_disk_says_which_file(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["theory", "--n", "5", "--rho", "1.0", "--json", "/dev/full"]) == 1
+    assert main(["paper", "theorem", "--n", "5", "--rho", "1.0", "--json", "/dev/full"]) == 1
     assert capsys.readouterr().err == "quell: error: '/dev/full': No space left on device\n"
     assert explained(OSError(errno.EBADF, os.strerror(errno.EBADF), 5)) == "Bad file descriptor"
     with pytest.raises(OSError, match=r"No space left on device: 'a\.png'"), naming(Path("a.png")):

@@ -62,7 +62,7 @@ def test_without_locks_no_run_is_called_running(
     with Run.open(half) as run:
         run.update_config(quell.config.replace(run.config, {"steps": 1000}))
     monkeypatch.setattr(fcntl, "flock", fails(errno.ENOLCK))
-    assert main(["runs", str(tmp_path)]) == 0
+    assert main(["list", "runs", str(tmp_path)]) == 0
     told = capsys.readouterr()
     assert [" finished " in row for row in told.out.splitlines() if "/x " in row] == [True]
     assert [" unfinished " in row for row in told.out.splitlines() if "/y " in row] == [True]

@@ -305,7 +305,7 @@ def test_no_name_in_a_folder_steers_the_terminal(
     run.rename(there)
     monkeypatch.chdir(there.parent)
     commands = [
-        ["runs", "."],
+        ["list", "runs", "."],
         ["resume", there.name, "--steps", "4000"],
         ["eval", there.name, "--episodes", "1"],
         ["eval", ".", "--episodes", "1"],
@@ -317,7 +317,7 @@ def test_no_name_in_a_folder_steers_the_terminal(
     file = there / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"task": f"gym:{STEERS}"}))
     monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal, where headings are bold
-    assert main(["runs", "."]) == 0
+    assert main(["list", "runs", "."]) == 0
     told = capsys.readouterr()
     assert "gym:?]0;pwn" in told.out
     assert "?zzzzzzzzz " in told.out, "a row is a line"

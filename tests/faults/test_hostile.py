@@ -170,7 +170,7 @@ def test_metrics_that_say_little_are_borne(
     """No command needs a number in them, also where nothing is left to train; a page has none of such a size."""
     lines = [json.dumps({**ROWS[rows], "iteration": i, "steps": i, "trouble/flat": i % 2}) for i in (1, 2, 3)]
     (run / "metrics.jsonl").write_text("".join(line + "\n" for line in lines))
-    words = {"runs": ["runs", "."], "report": ["report", ".", "--out", "page.html"], "resume": ["resume", "."]}
+    words = {"runs": ["list", "runs", "."], "report": ["report", ".", "--out", "page.html"], "resume": ["resume", "."]}
     code = main(words.get(command) or arguments(command, run))
     assert code == 2 if (command, rows) == ("report", "huge") else code == 0, capsys.readouterr().err
 
@@ -181,7 +181,7 @@ def test_endless_metrics_take_little(command: str, run: Path, capsys: pytest.Cap
     with (run / "metrics.jsonl").open("w") as file:
         file.writelines(['{"iteration": 1, "steps": 1}\n'] * 1_000_000)
     with measured():
-        assert main(["runs", "."] if command == "runs" else arguments(command, run)) == 0
+        assert main(["list", "runs", "."] if command == "runs" else arguments(command, run)) == 0
     assert len(list(quell.runs.Run(run).metrics())) == 1
 
 

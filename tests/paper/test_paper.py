@@ -263,7 +263,7 @@ def test_a_record_of_another_budget_is_not_taken_for_this_one(
 
 def test_theorem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("quell.paper.theorem.REPEATS", 20)
-    assert main(["paper", "theorem", "--out", str(tmp_path)]) == 0
+    assert main(["paper", "theorem", "--page", str(tmp_path)]) == 0
     assert "| 100 | 5 | 1 | 201 |" in (tmp_path / "theorem.md").read_text()
 
 

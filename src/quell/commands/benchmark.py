@@ -45,7 +45,7 @@ PEERS = {
 @dataclass(frozen=True)
 class Arguments:
     tasks: tuple[str, ...] = TASKS
-    """`quell tasks` lists them."""
+    """`quell list tasks` lists them."""
     methods: tuple[str, ...] = ("natural-cv", "es", "ars", "ppo", "trpo")
     """The first is compared with each of the others."""
     seeds: tuple[str, ...] = SEEDS

@@ -1,28 +1,44 @@
-"""quell export RUN: a run's policy as files that act without quell."""
+"""quell export RUN: a run's policy as files that act without quell, or as one of those that come with it."""
 
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Annotated
 
-from quell.commands.arguments import parse
+from quell import zoo
+from quell.api import Result, evaluate
+from quell.commands.arguments import UNSET, parse
 from quell.commands.common import OfRun, described
-from quell.config import check_out
-from quell.errors import EXTRAS
+from quell.config import check_out, check_run_name
+from quell.errors import EXTRAS, UsageError
 from quell.export import to_numpy, to_onnx
+from quell.registry import SIZE
 from quell.terminal.streams import tell
 
 
 @dataclass(frozen=True)
 class Arguments(OfRun):
     """Write RUN's policy, acting with its mean action, as files that need no quell: policy.npz with an act.py of a few
-    lines, and policy.onnx where the extra onnx is installed."""
+    lines, and policy.onnx where the extra onnx is installed. With --zoo it joins the policies that come with quell."""
 
     out: Path = Path("policy")
     """Folder to write to."""
+    zoo: Annotated[str | None, UNSET] = None
+    """Keep it in the zoo under this name instead, measured on fresh episodes."""
+    episodes: Annotated[int, SIZE] = 100
+    """With --zoo: how many."""
+    replace: bool = False
+    """With --zoo: take the place of a policy that has this name already."""
 
 
 def main(arguments: list[str]) -> int:
     parsed = parse(Arguments, arguments, prog="quell export")
+    if parsed.zoo is not None:
+        name = check_run_name(parsed.zoo)
+        if name in zoo.names() and not parsed.replace:
+            mean = zoo.score(name)["mean"]
+            raise UsageError(f"the zoo has a {name!r} already, with return {mean}: give --replace, or another name")
+        return _keep(name, parsed.load(), parsed.episodes)
     result = parsed.load()
     check_out(parsed.out)
     written = to_numpy(result.policy, parsed.out)
@@ -32,4 +48,12 @@ def main(arguments: list[str]) -> int:
     tell(f"  {', '.join(str(path) for path in written)}")
     if not there:
         tell("  no ONNX file: pip install 'quell[onnx]'")
+    return 0
+
+
+def _keep(name: str, result: Result, episodes: int) -> int:
+    """Measure a policy and put it into the zoo."""
+    returns = evaluate(result, episodes=episodes).returns
+    folder = zoo.add(name, result, returns.tolist())
+    tell(f"zoo:{name}  return {returns.mean():.1f} ± {returns.std():.1f} over {episodes} episodes  ({folder})")
     return 0

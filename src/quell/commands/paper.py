@@ -11,10 +11,10 @@ import tyro
 
 from quell.campaign.plan import Budget, Job, check_number, record_path
 from quell.campaign.runner import Outcome, Runner
+from quell.commands import theorem
 from quell.commands.arguments import UNSET, parse
 from quell.config import Config, Preset, check_out, check_run_name, parse_value
 from quell.errors import UsageError, did_you_mean, installed, require
-from quell.paper import theorem
 from quell.paper.published import ENTRIES, group_name, paper_steps
 from quell.paper.render import render_all, render_group
 from quell.registry import SIZE
@@ -32,7 +32,7 @@ DESCRIPTION = """Reproduce a table or figure of the paper. ENTRY is one of
   table-ppo        six tasks: PPO with and without its extras S, A and M
   fig-curves       learning curves of the five ES methods
   fig-improvement  (r - r_random) / (r_es - r_random), grouped bars
-  theorem          Theorem 1, exact, simulated and as printed
+  theorem          Theorem 1, exact, simulated and as printed; has options of its own (quell paper theorem --help)
   render           all tables and figures again, from the records in --out
 
 Runs that are finished are not repeated, interrupted ones are continued: the same command picks up where it stopped.
@@ -74,12 +74,12 @@ class Arguments:
 
 
 def main(arguments: list[str]) -> int:
+    if arguments[:1] == ["theorem"]:
+        return theorem.main(arguments[1:])
     parsed = parse(Arguments, arguments, prog="quell paper", description=DESCRIPTION)
     choose([parsed.entry], (*ENTRIES, "theorem", "render"), "entry")
     if parsed.entry == "render":
         return _told(render_all(parsed.out))
-    if parsed.entry == "theorem":
-        return _told(theorem.render(check_out(parsed.out)))
     jobs = planned(parsed)
     missing = not_installed(job.config for job in jobs)
     if parsed.skip_missing:

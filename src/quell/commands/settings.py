@@ -83,7 +83,7 @@ def parse(
     fields = _fields(default)
     del fields["task"]
     if method:
-        text = "Which strategies; `quell methods` lists the names. A preset then chooses their numbers."
+        text = "Which strategies; `quell list methods` lists the names. A preset then chooses their numbers."
         fields["method"] = _field("method", Annotated[str, tyro.conf.arg(help=text)], method)
     nested = [fields.pop(name) for name in STRATEGIES if name in fields]
     flat = [*(fields.pop(name) for name in FIRST if name in fields), *_fields(others()).values()]

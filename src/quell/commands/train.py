@@ -18,7 +18,7 @@ from quell.terminal.streams import say
 from quell.terminal.tables import show
 from quell.training.methods import ASKED, Setting, explain, make_config
 
-DESCRIPTION = """Train a policy on TASK (`quell tasks` lists them). Every setting can be changed. Writes
+DESCRIPTION = """Train a policy on TASK (`quell list tasks` lists them). Every setting can be changed. Writes
 <out>/<task>/<method>/<seed>-<time>/ and prints the result.
 
 TASK may be an id of Gymnasium's (CartPole-v1, short for gym:CartPole-v1), or envpool:ID. An environment of your own:
@@ -62,7 +62,7 @@ def read_settings(
     engine = choices.pop("engine", "cpu")
     (method, rest), (preset, _) = take(rest, "--method"), take(rest, "--preset")
     if method == "":
-        raise UsageError("--method needs a value; `quell methods` lists them")
+        raise UsageError("--method needs a value; `quell list methods` lists them")
     if "--method" in {word.partition("=")[0] for word in rest}:
         raise UsageError("--method and --preset say whose settings are the defaults: give each of them once")
     default = make_config(task, method, preset or "tuned", choices, given)  # type: ignore[arg-type]
@@ -103,4 +103,4 @@ def _take_task(arguments: list[str], command: str) -> tuple[str, list[str]]:
     for i, word in enumerate(arguments):
         if word in names():
             return word, arguments[:i] + arguments[i + 1 :]
-    raise UsageError(f"which task? `quell {command} TASK [options]`; `quell tasks` lists them")
+    raise UsageError(f"which task? `quell {command} TASK [options]`; `quell list tasks` lists them")

@@ -32,7 +32,7 @@ class Arguments:
     tasks: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="TASK [TASK ...]")]
     """The task, or several that shall share their settings."""
     method: str = DEFAULT
-    """`quell methods` lists the names."""
+    """`quell list methods` lists the names."""
     trials: Annotated[int, SIZE] = 16
     """Settings to try; the first is what is in use."""
     steps: Annotated[int, SIZE] = 300_000
@@ -50,7 +50,7 @@ class Arguments:
 def main(arguments: list[str]) -> int:
     parsed = parse(Arguments, arguments, prog="quell tune", description=DESCRIPTION)
     if not parsed.tasks:
-        raise UsageError("which task? `quell tune TASK [TASK ...]`; `quell tasks` lists them")
+        raise UsageError("which task? `quell tune TASK [TASK ...]`; `quell list tasks` lists them")
     method = method_name(parsed.method)
     place = {"out": parsed.out, "runs": parsed.runs / method}
     wanted = Search(parsed.tasks, method, parsed.trials, parsed.steps, episodes=parsed.episodes, **place)

@@ -27,7 +27,7 @@ SWEEPS = {"gamma": "gamma", "sigma": "directions.sigma", "std": "policy.init_std
 @dataclass(frozen=True)
 class Arguments:
     task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK"), UNSET] = ""
-    """`quell tasks` lists the names."""
+    """`quell list tasks` lists the names."""
     at: str = "init"
     """init, a run folder, or RUN@ITERATION."""
     methods: str = "es,ortho,gcmc,qmc,cv,cv-moments,natural-cv"

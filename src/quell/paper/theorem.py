@@ -22,7 +22,8 @@ CELLS = (
 
 PAGE = """# Theorem 1
 
-Made by `quell paper theorem`: variances in units of |alpha|²/n, {repeats:,} simulated gradients each.
+Made by `quell paper theorem --page results/paper`: variances in units of |alpha|²/n,
+{repeats:,} simulated gradients each.
 CV / ES is exact; the paper prints only the upper bound. From rho_0 on CV beats ORTHO.
 
 {table}
@@ -33,7 +34,7 @@ CV / ES is exact; the paper prints only the upper bound. From rho_0 on CV beats 
 
 def render(out: Path) -> list[Path]:
     """theorem.md and theorem.png in a folder."""
-    require("plot", "`quell paper theorem`")
+    require("plot", "`quell paper theorem --page`")
     rows = theory.table(GRID, repeats=REPEATS, rng=np.random.default_rng(0))
     for row in rows:
         row |= {f"ratio_{name}": row[f"cv_{name}"] / row["es"] for name in ("simulated", "error")}

@@ -158,7 +158,7 @@ def method_name(name: str) -> str:
         hint = did_you_mean(name, METHODS)
         if head == "ppo" and switches:
             hint = f" (the paper's switches are those of {key.replace('ppo', 'ppo-paper', 1)!r})"
-        raise UsageError(f"unknown method {name!r}{hint}; `quell methods` lists them all")
+        raise UsageError(f"unknown method {name!r}{hint}; `quell list methods` lists them all")
     return key
 
 

@@ -58,7 +58,7 @@ def get(name: str, **settings: Any) -> Task:
             warn_once(f"{made.name} is Gymnasium's own; the task {ours!r} is quell's, the same but faster, and tuned")
         return made
     if name not in registry:
-        raise UsageError(f"unknown task {name!r}{_hint(name)}; `quell tasks` lists them all")
+        raise UsageError(f"unknown task {name!r}{_hint(name)}; `quell list tasks` lists them all")
     task = registry[name]
     allowed = [field.name for field in fields(task)]
     for key in settings:

@@ -2,7 +2,7 @@
 
 Each is a run folder with one checkpoint, of which only the policy is kept (theta, and what observations are normalised
 by), and score.json: returns of fresh episodes. It is read as every run folder is: nothing is unpickled, hashes are
-checked. `quell zoo --add RUN` makes one.
+checked. `quell export RUN --zoo NAME` makes one.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""quell tasks: list the tasks."""
+"""quell list tasks: list the tasks."""
 
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -22,7 +22,7 @@ class Arguments:
 
 
 def main(arguments: list[str]) -> int:
-    parsed = parse(Arguments, arguments, prog="quell tasks")
+    parsed = parse(Arguments, arguments, prog="quell list tasks")
     tasks = [get(name) for name in parsed.tasks or names()]
     show(("<task", "obs", "action", "horizon", "<engine", "<extra", "<"), map(_row, tasks))
     tell("\nAlso: any id of Gymnasium's, such as CartPole-v1 (in records gym:CartPole-v1), and envpool:ID.")

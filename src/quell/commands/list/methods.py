@@ -1,4 +1,4 @@
-"""quell methods: list the methods."""
+"""quell list methods: list the methods."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ class Arguments:
 
 
 def main(arguments: list[str]) -> int:
-    parse(Arguments, arguments, prog="quell methods")
+    parse(Arguments, arguments, prog="quell list methods")
     width = max(map(len, METHODS))
     for name, method in METHODS.items():
         tell(f"{name:<{width}}  {method.summary}")

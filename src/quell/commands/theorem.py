@@ -1,4 +1,4 @@
-"""quell theory: Theorem 1, exact and simulated."""
+"""quell paper theorem: Theorem 1, exact and simulated."""
 
 import itertools
 import json
@@ -10,10 +10,11 @@ import numpy as np
 
 from quell import theory
 from quell.commands.arguments import UNSET, parse
-from quell.config import check_file
+from quell.config import check_file, check_out
 from quell.errors import UsageError
 from quell.figures.style import check_picture
 from quell.figures.theory import variance_against_rho
+from quell.paper import theorem
 from quell.registry import COUNT
 from quell.runs.files import write
 from quell.terminal.streams import tell
@@ -39,10 +40,16 @@ class Arguments:
     """Draw the variance ratio against rho for several n/d into this file (needs the extra plot)."""
     json: Annotated[Path | None, UNSET] = None
     """Write all columns of the table to this file."""
+    page: Annotated[Path | None, UNSET] = None
+    """Write theorem.md and theorem.png of results/paper, on settings of their own, to this folder instead."""
 
 
 def main(arguments: list[str]) -> int:
-    parsed = parse(Arguments, arguments, prog="quell theory", description=DESCRIPTION)
+    parsed = parse(Arguments, arguments, prog="quell paper theorem", description=DESCRIPTION)
+    if parsed.page is not None:
+        for path in theorem.render(check_out(parsed.page, "page")):
+            tell(path)
+        return 0
     grid = list(itertools.product(parsed.d, parsed.n, parsed.rho))
     if not grid:
         raise UsageError("--d, --n and --rho need at least one value each")

@@ -1,4 +1,4 @@
-"""quell runs: list runs."""
+"""quell list runs: list runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from quell.terminal.tables import show
 @dataclass(frozen=True)
 class Arguments:
     """List the runs in FOLDER, the newest first: how far each is, what its last evaluation found, and its state.
-    The runs of `--seeds` and of a sweep share a line; `quell runs` with their folder lists them one by one."""
+    The runs of `--seeds` and of a sweep share a line; `quell list runs` with their folder lists them one by one."""
 
     folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="[FOLDER]")] = Path("runs")
     """Where to look, however deep."""
@@ -31,7 +31,7 @@ class Arguments:
 
 
 def main(arguments: list[str]) -> int:
-    parsed = parse(Arguments, arguments, prog="quell runs")
+    parsed = parse(Arguments, arguments, prog="quell list runs")
     if parsed.newest < 1:
         raise UsageError(f"--newest {parsed.newest} must be at least 1")
     if not parsed.folder.is_dir():
