@@ -271,7 +271,7 @@ def start(
     """Train as a config says; `looking` are `progress`, `callbacks` and `log`. `note` is said once it goes."""
     compute.validate()
     display, others = _onlookers(config, **looking)
-    task = task or make_task(config)
+    task = make_task(config, task)
     check_memory(config, task, make_policy(config, task))  # complain before a folder exists
     others += [Said(note)] if note else []
     with display, Run.create(config, out, name) as run:
@@ -341,7 +341,7 @@ def _onlookers(
 def _task_of(config: Config, env: Any, untrusted: Mapping[str, Any]) -> Task:
     """The environment that was passed, or the task that a run folder names, unless untrusted settings name files."""
     if env is not None:
-        return as_task(env, config.horizon)
+        return make_task(config, as_task(env, config.horizon))
     refuse_files(untrusted, config.task)
     return make_task(config)
 

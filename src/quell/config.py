@@ -75,6 +75,16 @@ class Config:
     """Episode length, if not the task's own."""
     train_horizon: Annotated[int, COUNT] = 0
     """Cut episodes of training after so many steps, as a time limit would; evaluations are never cut (0: no cut)."""
+    delay: Annotated[int, COUNT] = 1
+    """Rewards are paid every so many steps, each time what these earned (1: at once; 0: all at the episode's end).
+    Returns stay what they are."""
+    frame_skip: Annotated[int, COUNT] = 0
+    """Physics steps per environment step, for MuJoCo tasks (0: the task's own). An episode lasts as many seconds as
+    before, unless `horizon` says otherwise."""
+    hide: tuple[int, ...] = ()
+    """Observations that the policy does not see, by their places, from 0."""
+    obs_noise: Annotated[float, COUNT] = 0.0
+    """Standard deviation of noise on every observation that it does see."""
     task_settings: dict[str, Plain] = field(default_factory=dict)
     """The task's own settings, as names and values: noise 0.5 for lqr, is_slippery false for gym:FrozenLake-v1. A value
     is read as true, false or none, as a number, else as text; in quotes ('"4"') it is text."""
@@ -98,6 +108,10 @@ class Config:
     """How a gradient is formed from the episodes."""
     step: Step = field(default_factory=Adam)
     """What becomes of theta once a gradient is there."""
+
+    def __post_init__(self) -> None:
+        if self.delay == "end":  # type: ignore[comparison-overlap]
+            object.__setattr__(self, "delay", 0)
 
     @property
     def method(self) -> str:

@@ -128,7 +128,7 @@ def _arrays(trained: TrainedPolicy) -> dict[str, Array]:
     """What the operations read, by name."""
     if trained.policy.own:
         raise UsageError("only quell's own networks can be exported")
-    policy, task = trained.policy, trained.task
+    policy, task = trained.policy, trained.task.bare
     parts = policy.unflatten(trained.theta)
     arrays = {name: np.array(part) for name, part in parts.items() if name != "log_std"}
     if trained.obs_stats is not None:

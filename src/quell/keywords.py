@@ -24,6 +24,7 @@ class Settings(TypedDict, total=False):
     critic: Any
     damping: float
     decay: float
+    delay: float
     directions: Any
     discount: Any
     epochs: float
@@ -32,9 +33,11 @@ class Settings(TypedDict, total=False):
     eval_episodes: float
     eval_every: float
     floor: float
+    frame_skip: float
     gamma: float
     gammas: Sequence[float] | float | str
     hidden: Sequence[float] | float | str
+    hide: Sequence[float] | float | str
     horizon: float | None
     init_std: float
     keep_checkpoints: float
@@ -53,6 +56,7 @@ class Settings(TypedDict, total=False):
     nats: float | float | None
     normalise_advantages: bool
     normalise_obs: bool
+    obs_noise: float
     output_scale: float
     pairs: float
     per_step: float

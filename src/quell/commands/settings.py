@@ -25,10 +25,17 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
         "What an iteration plays.",
         ("pairs", "batch_steps", "train_horizon", "shared_reset", "shared_noise", "normalise_obs"),
     ),
-    "episode": ("What an episode is.", ("horizon", "task_settings")),
+    "episode": (
+        "What an episode is.",
+        ("horizon", "delay", "frame_skip", "hide", "obs_noise", "task_settings"),
+    ),
     "saving": ("What is measured and kept on the way.", ()),
 }
 """What `--help` shows together, after the most used; all settings that are not named here come at last."""
+
+
+IN_WORDS = {("--policy.hidden", "linear"): (), ("--delay", "end"): ("0",)}
+"""What may be said in a word: no layers, and a delay to the end."""
 
 
 def own_task(factory: str | None, horizon: int | None) -> Task | None:
@@ -77,7 +84,7 @@ def parse(
     shared |= {"method"} if method else set()
     spelled = [_spelled_out(word, default, engine, shared) for word in arguments]
     pairs = itertools.pairwise(["", *spelled])
-    arguments = [word for before, word in pairs if (before, word) != ("--policy.hidden", "linear")]  # no layers
+    arguments = [word for pair in pairs for word in IN_WORDS.get(pair, pair[1:])]
     if {"-h", "--help"} & set(arguments):
         description += "\n\n" + _choices(default)
     fields = _fields(default)

@@ -79,7 +79,7 @@ def run(
     sweep = Sweep(config, chosen, seeds, episodes, folder, given.name if given else "", engine)
     todo = sweep.jobs()
     for job in todo:  # complain before the first run
-        make_policy(job.config, given or make_task(job.config))
+        make_policy(job.config, make_task(job.config, given))
         job.check()
     due = [job for job in todo if not job.done]
     runner = Runner(jobs or workers or cores(), CampaignDisplay({job.title: 1.0 for job in due}))

@@ -57,7 +57,7 @@ def find_point(
     if at != "init":
         return _trained(name, given, at, seed, settings, trust_files=trust_files)
     config = make_config(name, "es", preset, {"seed": seed, **settings}, given).validate()
-    played = given or make_task(config)
+    played = make_task(config, given)
     policy = make_policy(config, played)
     theta = policy.init(generator(seed, Purpose.INIT))
     return Point(config, played, policy, theta, ObsStats.empty(played.obs_size) if config.normalise_obs else None, at)
@@ -73,7 +73,7 @@ def _trained(
     if result.config.task != name:
         raise UsageError(f"{path!r} was trained on {result.config.task!r}, not on {name!r}")
     config = replace(_plain(result.config), {"seed": seed, "pairs": _pairs(result), **settings}).validate()
-    played = given or make_task(config)
+    played = make_task(config, given)
     policy, trained = make_policy(config, played), result.policy
     where = f"{result.config.combination} after {result.steps:,} steps"
     if policy.layout != trained.policy.layout:

@@ -83,7 +83,7 @@ def describe_members(task: Task, seed: int, episodes: Episodes, indices: Sequenc
     names = ", ".join(f"{pair}{'+' if sign > 0 else '-' if sign < 0 else ''}" for pair, sign in members)
     kind = "pairs" if episodes.paired else "evaluation episodes"
     text = f"running {kind} {names} of iteration {episodes.iteration}, seed {seed}"
-    if isinstance(task, ForeignTask):
+    if isinstance(task := task.bare, ForeignTask):
         seeds = [episode_seed(_generators(seed, episodes, *member)[0]) for member in members]
         text += f"; episode seeds {', '.join(map(str, seeds))}; to replay the first: {task.replay(seeds[0])}"
     return text

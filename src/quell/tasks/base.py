@@ -72,6 +72,11 @@ class Task(Facts):
     def simulator(self, members: int) -> Simulator:
         raise NotImplementedError
 
+    @property
+    def bare(self) -> "Task":
+        """The same task, without what `quell.tasks.regimes` puts around it."""
+        return self
+
     def filmed(self) -> "Task":
         """The same task, with simulators that can draw themselves if they ever can."""
         return self
@@ -108,6 +113,9 @@ class MujocoTask(Task):
 
     engine = "mujoco"
     frame_skip: int  # physics steps in an environment step
+    pace: float = 1.0
+    """How long an environment step is, the task's own being 1. Speeds are per second whatever it is, and what a step
+    pays is `pace` times `reward`."""
     fields: tuple[str, ...] = ("qpos", "qvel")  # which MjData arrays the functions below read
     in_sync: bool = False
     """Whether positions, velocities and sensors are those of the state after a step. A plain mj_step leaves what it

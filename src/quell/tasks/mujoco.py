@@ -27,7 +27,7 @@ class Member:
         self.show_unseen(False)
         step: Callable[..., None] = mujoco.mj_step
         if task.in_sync:
-            step = step_in_sync_sensing_once if task.sensors_once else step_in_sync
+            step = step_in_sync_sensing_once if task.sensors_once and task.frame_skip > 1 else step_in_sync
         elif task.contact_forces:
             step = step_with_contact_forces
         self._step = partial(step, model, data, task.frame_skip)  # bound once: a lookup per step would show in speed
@@ -192,6 +192,7 @@ class MujocoSimulator:
         before = {field: self._history[field][:steps].reshape(shape) for field, shape in shapes.items()}
         after = {field: self._history[field][1 : steps + 1].reshape(shape) for field, shape in shapes.items()}
         rewards = self.task.reward(np, before, np.concatenate(self._actions), after, self._ended[:steps].reshape(-1))
+        rewards = rewards if self.task.pace == 1 else self.task.pace * rewards
         self._computed.append(np.reshape(rewards, (steps, self._count)))
         self._actions.clear()
         for past in self._history.values():

@@ -31,7 +31,7 @@ class Trainer:
 
     def __init__(self, config: Config, compute: Compute, task: Task | None = None) -> None:
         self.config = config
-        self.task = task or make_task(config)
+        self.task = make_task(config, task)
         self.problem = make_problem(config, self.task)
         self.most_pairs = max(config.pairs, min(MOST_PAIRS, config.batch_steps // (2 * SHORTEST)))
         members = max(2 * self.most_pairs, config.eval_episodes)

@@ -22,7 +22,7 @@ def run_training(
     config: Config, run: Run, *, compute: Compute, callbacks: Callbacks = (), task: Task | None = None
 ) -> TrainState:
     """Train on from the newest checkpoint, if any, until budget, target or a callback ends it; always leaves one."""
-    task = task or make_task(config)
+    task = make_task(config, task)
     saved = checkpoint.load_newest(run.checkpoints)
     state = TrainState.from_checkpoint(config, make_problem(config, task), saved) if saved else None
     done = state.iteration if state else 0

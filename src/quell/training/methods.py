@@ -146,9 +146,9 @@ def as_strategies(settings: Mapping[str, Any]) -> dict[str, Any]:
     return dict(settings)
 
 
-def make_task(config: Config) -> Task:
-    """The task with the config's settings, on this machine."""
-    task = find_task(config)
+def make_task(config: Config, given: Task | None = None) -> Task:
+    """The task with the config's settings, on this machine; `given` is the user's own, which has no name."""
+    task = find_task(config) if given is None else regime_of(config, given)
     if task.extra is not None:
         require(task.extra, f"task {task.name!r}")
     return task
@@ -163,7 +163,15 @@ def find_task(config: Config) -> Task:
         raise UsageError("an episode's length is `horizon=...`, not a setting of the task")
     if config.horizon is not None:
         settings["horizon"] = config.horizon
-    return quell.tasks.get(config.task, **settings)
+    return regime_of(config, quell.tasks.get(config.task, **settings))
+
+
+def regime_of(config: Config, task: Task) -> Task:
+    """A task under the conditions that a config asks for."""
+    from quell.tasks.regimes import in_regime
+
+    names = ("delay", "frame_skip", "hide", "obs_noise", "horizon")
+    return in_regime(task, **{name: getattr(config, name) for name in names})
 
 
 FILE_LIKE = re.compile(r"[/\\~$:]|^\.")

@@ -21,7 +21,7 @@ class Hopper(GymnasiumTask):
         return xp.concatenate([state["qpos"][:, 1:], within(xp, state["qvel"], -10, 10)], axis=1)
 
     def reward(self, xp: Any, before: State, action: Any, after: State, ended: Any) -> Any:
-        speed = (after["qpos"][:, 0] - before["qpos"][:, 0]) / 0.008
+        speed = (after["qpos"][:, 0] - before["qpos"][:, 0]) / (0.008 * self.pace)
         return speed + self.bonus(xp, ended) - 1e-3 * xp.square(action).sum(axis=1)
 
     def terminated(self, xp: Any, state: State) -> Any:

@@ -30,7 +30,7 @@ class Ant(GymnasiumTask):
         return xp.concatenate(parts, axis=1)
 
     def reward(self, xp: Any, before: State, action: Any, after: State, ended: Any) -> Any:
-        speed = (after["xpos"][:, TORSO, 0] - before["xpos"][:, TORSO, 0]) / 0.05
+        speed = (after["xpos"][:, TORSO, 0] - before["xpos"][:, TORSO, 0]) / (0.05 * self.pace)
         cost = 0.5 * xp.square(action).sum(axis=1)
         if self.version == "v5":
             cost = cost + 5e-4 * xp.square(_clipped_forces(xp, after)).sum(axis=1)
@@ -67,7 +67,7 @@ class Humanoid(GymnasiumTask):
 
     def reward(self, xp: Any, before: State, action: Any, after: State, ended: Any) -> Any:
         # The world's subtree is the whole robot: its centre of mass.
-        speed = (after["subtree_com"][:, 0, 0] - before["subtree_com"][:, 0, 0]) / 0.015
+        speed = (after["subtree_com"][:, 0, 0] - before["subtree_com"][:, 0, 0]) / (0.015 * self.pace)
         cost = 0.1 * xp.square(action).sum(axis=1)
         if self.version == "v5":
             forces = after["cfrc_ext"].reshape(len(cost), -1)

@@ -18,7 +18,7 @@ class Swimmer(GymnasiumTask):
         return xp.concatenate([state["qpos"][:, self.unseen :], state["qvel"]], axis=1)
 
     def reward(self, xp: Any, before: State, action: Any, after: State, ended: Any) -> Any:
-        speed = (after["qpos"][:, 0] - before["qpos"][:, 0]) / self.seconds
+        speed = (after["qpos"][:, 0] - before["qpos"][:, 0]) / (self.seconds * self.pace)
         return speed - self.cost * xp.square(action).sum(axis=1)
 
 
