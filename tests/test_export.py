@@ -28,6 +28,8 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "square": (spaces.Box(-0.1, 0.1, (2, 2), np.float64), {}),
     "whole": (spaces.Box(0, 3, (2,), np.int64), {}),
     "choice": (spaces.Discrete(3, start=5), {"normalise_obs": True}),
+    "choices": (spaces.MultiDiscrete([[3, 2], [2, 4]], start=[[0, 5], [-1, 0]]), {}),
+    "bits": (spaces.MultiBinary(3), {"normalise_obs": True}),
 }
 
 

@@ -130,7 +130,8 @@ class TrainedPolicy:
 
 def _spaces(task: Task) -> tuple[str, str]:
     """A task's observations and actions, in words."""
-    action = f"a choice of {task.action_size}" if task.discrete else f"actions of {task.action_size} numbers"
+    several = " and ".join(map(str, task.choices or (task.action_size,)))
+    action = f"a choice of {several}" if task.discrete else f"actions of {task.action_size} numbers"
     return f"observations of {task.obs_size} numbers", action
 
 

@@ -18,6 +18,7 @@ from quell.errors import UsageError, require
 from quell.registry import as_path
 from quell.runs.files import write_atomically
 from quell.tasks.foreign.base import ForeignTask
+from quell.tasks.foreign.spaces import ActionReader
 from quell.types import Array
 
 if TYPE_CHECKING:
@@ -66,14 +67,15 @@ def to_onnx(policy: Result | TrainedPolicy | Path | str, folder: Path | str) -> 
     arrays = _arrays(trained)
     nodes, value, used = [], "obs", set[str]()
     for number, (operation, *given) in enumerate(op for _, ops in _steps(trained, arrays) for op in ops):
-        attributes = {"axis": -1, "keepdims": 0} if operation == "ArgMax" else {}
+        attributes = {"ArgMax": {"axis": -1, "keepdims": 0}, "Gather": {"axis": -1}}.get(operation, {})
         if operation == "Cast":
             attributes["to"] = helper.np_dtype_to_tensor_dtype(np.dtype(given.pop()))
         nodes.append(helper.make_node(operation, [value, *given], [f"h{number}"], **attributes))
         value, used = f"h{number}", used | set(given)
     nodes.append(helper.make_node("Identity", [value], ["action"]))
     task = trained.task
-    kind = TensorProto.INT64 if task.discrete else helper.np_dtype_to_tensor_dtype(_given(trained).dtype)
+    one = task.discrete and not task.choices
+    kind = TensorProto.INT64 if one else helper.np_dtype_to_tensor_dtype(_given(trained).dtype)
     graph = helper.make_graph(
         nodes,
         "policy",
@@ -97,7 +99,11 @@ def _steps(trained: TrainedPolicy, arrays: dict[str, Array]) -> Iterator[Step]:
         yield f"h = {linear}", [("MatMul", f"w{i}"), ("Add", f"b{i}"), operation]
     yield f'h = h @ p["w{last}"] + p["b{last}"]', [("MatMul", f"w{last}"), ("Add", f"b{last}")]
     if policy.kind == "categorical":
+        if policy.choices:
+            yield 'h = h[..., p["index"]] + p["mask"]', [("Gather", "index"), ("Add", "mask")]
         yield 'h = h.argmax(-1) + p["start"]', [("ArgMax",), ("Add", "start")]
+        if policy.choices:
+            yield from _shaped(_given(trained))
         return
     if policy.actions == "scale":
         stretch: list[tuple[str, ...]] = [
@@ -112,7 +118,7 @@ def _steps(trained: TrainedPolicy, arrays: dict[str, Array]) -> Iterator[Step]:
         yield 'h = np.clip(h, p["low"], p["high"])', [("Max", "low"), ("Min", "high")]
     if "shape" in arrays:  # somebody else's space: within it, and of its type
         given = _given(trained)
-        cast: Step = (f'h = h.astype("{given.dtype}")', [("Cast", str(given.dtype))])
+        cast, *reshaped = _shaped(given)
         whole = np.issubdtype(given.dtype, np.integer)
         if not whole:
             yield cast
@@ -120,8 +126,14 @@ def _steps(trained: TrainedPolicy, arrays: dict[str, Array]) -> Iterator[Step]:
         if whole:
             yield "h = np.rint(h)", [("Round",)]
             yield cast
-        if given.ndim != 1:
-            yield f"h = h.reshape(*h.shape[:-1], *{given.shape})", [("Reshape", "shape")]
+        yield from reshaped
+
+
+def _shaped(given: Any) -> Iterator[Step]:
+    """To the type and the shape of an action of the environment's."""
+    yield f'h = h.astype("{given.dtype}")', [("Cast", str(given.dtype))]
+    if given.ndim != 1:
+        yield f"h = h.reshape(*h.shape[:-1], *{given.shape})", [("Reshape", "shape")]
 
 
 def _arrays(trained: TrainedPolicy) -> dict[str, Array]:
@@ -134,7 +146,12 @@ def _arrays(trained: TrainedPolicy) -> dict[str, Array]:
     if trained.obs_stats is not None:
         arrays["mean"], arrays["scale"] = trained.obs_stats.normaliser()
     if policy.kind == "categorical":
-        return {**arrays, "start": np.array(task.spaces[1].start if isinstance(task, ForeignTask) else 0, np.int64)}
+        start = ActionReader(task.spaces[1]).start if isinstance(task, ForeignTask) else 0
+        arrays["start"] = np.asarray(start, np.int64)
+        if policy.choices:
+            arrays["index"], arrays["mask"] = policy.table
+            arrays["shape"] = np.array([-1, *_given(trained).shape], np.int64)
+        return arrays
     if trained.bounds is not None:
         arrays["low"], arrays["high"] = (np.asarray(bound, np.float32) for bound in trained.bounds)
     if policy.actions == "scale":
@@ -150,7 +167,7 @@ def _arrays(trained: TrainedPolicy) -> dict[str, Array]:
 
 def _given(trained: TrainedPolicy) -> Any:
     """An action of one's own, for its shape and type."""
-    return trained.task.as_given(np.zeros((1, trained.task.action_size), np.float32))[0]
+    return trained.task.as_given(np.zeros((1, trained.policy.recorded_size), np.float32))[0]
 
 
 def _trained(policy: Result | TrainedPolicy | Path | str) -> TrainedPolicy:

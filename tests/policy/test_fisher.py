@@ -20,6 +20,8 @@ POLICIES = {
     "fixed std": Policy(4, 3, "gaussian", (6,), "tanh", init_std=0.7, learn_std=False),
     "deterministic": Policy(4, 3, "deterministic", (6,), "tanh"),
     "categorical": Policy(4, 3, "categorical", (6, 5), "tanh"),
+    "choices": Policy(4, 7, "categorical", (6, 5), "tanh", choices=(3, 2, 2)),
+    "bits": Policy(4, 6, "categorical", (6, 5), "tanh", choices=(2, 2, 2)),
 }
 
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 import quell.tasks
 from quell.errors import UsageError
@@ -21,6 +21,8 @@ POLICIES = [
     Policy(5, 3, hidden=()),
     Policy(5, 3, "deterministic"),
     Policy(5, 4, "categorical"),
+    Policy(5, 7, "categorical", choices=(3, 2, 2)),
+    Policy(5, 6, "categorical", choices=(2, 2, 2)),
 ]
 RNG = np.random.default_rng(0)
 
@@ -47,7 +49,8 @@ def test_numpy_and_jax_agree_on_the_network(policy: Policy) -> None:
     mean = actor(policy, members, mean_action=True)(obs, np.zeros((7, 1), np.float32))
     exact = np.stack([outputs(policy, jnp.asarray(m), jnp.asarray(o)) for m, o in zip(members, obs, strict=True)])
     if policy.kind == "categorical":
-        assert (mean[:, 0] == exact.argmax(axis=1)).all()
+        for choice, where in enumerate(policy.groups):
+            assert (mean[:, choice] == exact[:, where].argmax(axis=1)).all()
     else:
         assert mean == pytest.approx(exact, abs=1e-5)
 
@@ -103,7 +106,8 @@ def test_weighted_scores_against_finite_differences(policy: Policy) -> None:
     """In float64, so that differences of 1e-6 mean something."""
     theta = thetas(policy, 1)[0].astype(np.float64)
     obs = RNG.standard_normal((6, 5))
-    actions = RNG.integers(0, 4, (6, 1)).astype(float) if policy.kind == "categorical" else RNG.standard_normal((6, 3))
+    choices = [RNG.integers(0, where.stop - where.start, 6).astype(float) for where in policy.groups]
+    actions = np.stack(choices, axis=1) if policy.kind == "categorical" else RNG.standard_normal((6, 3))
     weights = RNG.standard_normal((2, 6))
     with jax.enable_x64(True):
         found = np.asarray(weighted_scores(policy)(theta[None], obs[None], actions[None], weights[None]))[0]
@@ -116,6 +120,37 @@ def test_weighted_scores_against_finite_differences(policy: Policy) -> None:
 
         numeric = np.asarray(weighted(theta + basis) - weighted(theta - basis)).T / 2e-6
     assert found[:, :: max(1, policy.dim // 40)] == pytest.approx(numeric, abs=1e-6)
+
+
+@pytest.mark.parametrize("choices", [(3, 2), (2, 2, 2)])
+def test_several_choices_are_independent(choices: tuple[int, ...]) -> None:
+    """log pi, KL and Fisher's quadratic form are sums over the choices, each by its closed form; samples follow."""
+    policy = Policy(4, sum(choices), "categorical", hidden=(), choices=choices)
+    theta, old = thetas(policy, 2)
+    obs = RNG.standard_normal((6, 4)).astype(np.float32)
+    logits, before = (np.asarray(outputs(policy, jnp.asarray(t), jnp.asarray(obs)), np.float64) for t in (theta, old))
+    p, q = ([special.softmax(out[:, where], axis=1) for where in policy.groups] for out in (logits, before))
+    actions = np.stack([RNG.integers(0, n, 6) for n in choices], axis=1)
+    expected = sum(np.log(part[np.arange(6), actions[:, i]]) for i, part in enumerate(p))
+    found = log_prob(policy, jnp.asarray(theta), jnp.asarray(obs), jnp.asarray(actions, jnp.float32))
+    assert np.asarray(found) == pytest.approx(np.asarray(expected), abs=1e-5)
+    divergence = sum((a * np.log(a / b)).sum(axis=1) for a, b in zip(p, q, strict=True))
+    found = kl(policy, jnp.asarray(theta), jnp.asarray(old), jnp.asarray(obs))
+    assert np.asarray(found) == pytest.approx(np.asarray(divergence), abs=1e-5)
+    step = RNG.standard_normal(policy.dim).astype(np.float32)
+    moved = obs.astype(float) @ step[: 4 * sum(choices)].reshape(4, -1) + step[4 * sum(choices) :]
+    parts = [
+        ((a * moved[:, w] ** 2).sum(1) - (a * moved[:, w]).sum(1) ** 2) for a, w in zip(p, policy.groups, strict=True)
+    ]
+    form = float(np.square(np.asarray(policy_change(policy)(theta, obs, step[None]))).sum())
+    assert form == pytest.approx(float(np.sum(parts)) / 6, rel=1e-4)
+    n = 20_000
+    noise = policy.draw_noise(RNG, n)
+    drawn = actor(policy, np.broadcast_to(theta, (n, policy.dim)))(np.broadcast_to(obs[0], (n, 4)), noise)
+    for i, part in enumerate(p):
+        counts = np.bincount(drawn[:, i].astype(int), minlength=choices[i])
+        assert stats.chisquare(counts, part[0] / part[0].sum() * n).pvalue > 1e-4
+    assert abs(np.corrcoef(drawn[:, 0], drawn[:, 1])[0, 1]) < 4 / np.sqrt(n)
 
 
 def test_kl_against_its_definition() -> None:

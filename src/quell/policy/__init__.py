@@ -32,7 +32,8 @@ class NetworkSettings:
 
     def make(self, task: Any) -> Policy:
         """The policy for a task's observations and actions."""
-        return Policy(task.obs_size, task.action_size, self.name, **vars(self))  # type: ignore[arg-type]
+        choices = task.choices if self.discrete else ()
+        return Policy(task.obs_size, task.action_size, self.name, choices=choices, **vars(self))  # type: ignore[arg-type]
 
     def check(self) -> None:
         if any(size < 1 for size in self.hidden) or len(self.hidden) > MOST_LAYERS:
@@ -65,7 +66,7 @@ class DeterministicPolicy(NetworkSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class CategoricalPolicy(NetworkSettings):
-    """One of several choices, by the softmax of the network's output."""
+    """One of several choices, by the softmax of the network's output, or several such choices independently."""
 
     name: ClassVar[str] = "categorical"
     discrete: ClassVar[bool] = True

@@ -15,9 +15,9 @@ Act = Callable[[Array, Array], Array]  # (obs [m, o], noise [m, a]) -> actions [
 def actor(policy: Policy, thetas: Array | Factored, *, mean_action: bool = False) -> Act:
     """`act(obs, noise)` for m members, each with its own theta (rows of `thetas`, or factors of what differs).
 
-    Gaussian: mean + std * noise. Categorical: the index (as float32, [m, 1]) that maximises logits + noise, which
-    samples the softmax when the noise is Gumbel. `mean_action` drops the noise. A member's action does not depend on
-    who else is in the batch, to the last bit: each row has its own vector-matrix product.
+    Gaussian: mean + std * noise. Categorical: of each choice the index (as float32, [m, choices]) that maximises logits
+    + noise, which samples the softmax when the noise is Gumbel. `mean_action` drops the noise. A member's action does
+    not depend on who else is in the batch, to the last bit: each row has its own vector-matrix product.
     """
     if isinstance(thetas, Factored):
         own = thetas.own.get("log_std")
@@ -31,9 +31,17 @@ def actor(policy: Policy, thetas: Array | Factored, *, mean_action: bool = False
         out = outputs(obs)
         if noisy:
             out += noise if categorical else std * noise
-        return out.argmax(axis=1)[:, None].astype(np.float32) if categorical else out
+        return chosen(policy, out).astype(np.float32) if categorical else out
 
     return act
+
+
+def chosen(policy: Policy, logits: Array) -> Array:
+    """The index of the largest logit of every choice, [m, choices]."""
+    if len(policy.groups) == 1:
+        return logits.argmax(axis=1)[:, None]
+    index, mask = policy.table
+    return (logits[:, index] + mask).argmax(axis=-1)
 
 
 def _side_by_side(policy: Policy, thetas: Array) -> Callable[[Array], Array]:

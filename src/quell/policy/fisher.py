@@ -6,7 +6,7 @@ h is a layer's input with a 1 appended, so that weights and biases make one bloc
 output from row k of B, where B'B is the Fisher matrix of the network's own output:
 
     Gaussian        B = diag(1 / std)                     Deterministic   as a Gaussian of unit std
-    categorical     B_k = sqrt(p_k) (e_k - p)'
+    categorical     B_k = sqrt(p_k) (e_k - p)', with p in the choice alone that k belongs to
 
 One exact backward pass for each row, no sampled actions. The block of the log standard deviations is exactly 2. The
 form is exact where a layer's h and g are independent; in a policy of one layer, wherever B is the same at all states.
@@ -59,13 +59,19 @@ def _output_rows(policy: Policy, parts: Mapping[str, Any], out: Any, xp: Any) ->
     """B at every state: [n, k, action_size]."""
     identity = xp.eye(policy.action_size, dtype=out.dtype)
     if policy.kind == "categorical":
-        p = xp.exp(out - out.max(axis=-1, keepdims=True))
-        p = p / p.sum(axis=-1, keepdims=True)
-        return xp.sqrt(p)[:, :, None] * (identity[None] - p[:, None])
+        p = policy.by_choice(xp, lambda logits: _softmax(xp, logits), out)
+        mine = np.repeat(np.arange(len(policy.groups)), [where.stop - where.start for where in policy.groups])
+        together = xp.asarray(mine[:, None] == mine, dtype=out.dtype)
+        return xp.sqrt(p)[:, :, None] * (identity[None] - together * p[:, None])
     if policy.kind == "gaussian":
         std = xp.exp(parts["log_std"]) if policy.learn_std else policy.init_std
         identity = identity / std
     return xp.broadcast_to(identity, (len(out), *identity.shape))
+
+
+def _softmax(xp: Any, logits: Any) -> Any:
+    p = xp.exp(logits - logits.max(axis=-1, keepdims=True))
+    return p / p.sum(axis=-1, keepdims=True)
 
 
 @dataclass(frozen=True)

@@ -30,11 +30,12 @@ def log_std(policy: Policy, theta: jax.Array) -> jax.Array:
 
 
 def log_prob(policy: Policy, theta: jax.Array, obs: jax.Array, actions: jax.Array) -> jax.Array:
-    """log pi_theta(a | s) for each row: Gaussian density, or log-softmax at the chosen index."""
+    """log pi_theta(a | s) for each row: Gaussian density, or log-softmax at the chosen index, summed over choices."""
     out = outputs(policy, theta, obs)
     if policy.kind == "categorical":
-        index = actions[..., :1].astype(jnp.int32)
-        return jnp.take_along_axis(jax.nn.log_softmax(out), index, axis=-1)[..., 0]
+        first = jnp.asarray([where.start for where in policy.groups])
+        index = actions[..., : len(first)].astype(jnp.int32) + first
+        return jnp.take_along_axis(policy.by_choice(jnp, jax.nn.log_softmax, out), index, axis=-1).sum(axis=-1)
     spread = log_std(policy, theta)
     z = (actions - out) * jnp.exp(-spread)
     return -0.5 * (z**2 + 2 * spread + LOG_2PI).sum(axis=-1)
@@ -44,7 +45,7 @@ def kl(policy: Policy, theta: jax.Array, old: jax.Array, obs: jax.Array) -> jax.
     """KL(pi_theta || pi_old) for each observation row."""
     out, out_old = outputs(policy, theta, obs), outputs(policy, old, obs)
     if policy.kind == "categorical":
-        log_p, log_q = jax.nn.log_softmax(out), jax.nn.log_softmax(out_old)
+        log_p, log_q = (policy.by_choice(jnp, jax.nn.log_softmax, logits) for logits in (out, out_old))
         return (jnp.exp(log_p) * (log_p - log_q)).sum(axis=-1)
     s, s_old = log_std(policy, theta), log_std(policy, old)
     ratio = jnp.exp(2 * (s - s_old))
@@ -69,21 +70,27 @@ def weighted_scores(policy: Policy) -> Callable[..., Any]:
     return jax.jit(members)
 
 
+def about_mean(values: jax.Array, p: jax.Array) -> jax.Array:
+    """x - sum p x over the last axis."""
+    return values - (p * values).sum(axis=-1, keepdims=True)
+
+
 @functools.lru_cache(maxsize=32)
 def policy_change(policy: Policy) -> Callable[..., Any]:
     """Compiled (theta [d], obs [n, o], steps [p, d]) -> A step for each, [p, numbers], with |A step|^2 = step' F step.
 
     F = E_s[grad log pi grad log pi'] is the Fisher matrix over the states given: KL(theta + step, theta) is about
     step' F step / 2. Gaussian: F = E_s[D' S^-2 D] + 2 on the log-std diagonal, D the derivative of the mean.
-    Categorical: F = E_s[D' (diag p - p p') D], D that of the logits. Deterministic: as a Gaussian of unit std.
+    Categorical: F = E_s[D' (diag p - p p') D], D that of the logits, summed over choices. Deterministic: as a Gaussian
+    of unit std.
     """
 
     def change(theta: jax.Array, obs: jax.Array, step: jax.Array) -> jax.Array:
         value, moved = jax.jvp(lambda th: outputs(policy, th, obs), (theta,), (step,))
         scale = 1 / jnp.sqrt(len(obs))
         if policy.kind == "categorical":
-            p = jax.nn.softmax(value)
-            return (scale * jnp.sqrt(p) * (moved - (p * moved).sum(axis=-1, keepdims=True))).ravel()
+            p = policy.by_choice(jnp, jax.nn.softmax, value)
+            return (scale * jnp.sqrt(p) * policy.by_choice(jnp, about_mean, moved, p)).ravel()
         if policy.kind == "deterministic":
             return (scale * moved).ravel()
         parts = [(scale * moved * jnp.exp(-log_std(policy, theta))).ravel()]

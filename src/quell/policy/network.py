@@ -3,6 +3,7 @@
 import functools
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,7 +19,7 @@ Bounding = Literal["as-is", "clip", "scale"]
 
 @dataclass(frozen=True)
 class Policy:
-    """An MLP whose output is a Gaussian's mean, an action, or the logits of a choice.
+    """An MLP whose output is a Gaussian's mean, an action, or the logits of one or several independent choices.
 
     theta holds, in this order, each layer's weights [inputs, outputs] and biases, then, for a Gaussian policy that
     learns it, the state-independent log standard deviation of every action coordinate.
@@ -35,6 +36,31 @@ class Policy:
     learn_std: bool = True
     output_scale: float = 1.0
     actions: Bounding = "as-is"
+    choices: tuple[int, ...] = ()
+    """Of a categorical policy: how many there are to choose from in each entry of an action (empty: one entry)."""
+
+    @functools.cached_property
+    def groups(self) -> list[slice]:
+        """Where in the output the logits of each choice are."""
+        stops = list(itertools.accumulate(self.choices or (self.action_size,)))
+        return [slice(*ends) for ends in itertools.pairwise([0, *stops])]
+
+    @functools.cached_property
+    def table(self) -> tuple[Array, Array]:
+        """(index, mask), [choices, most of one]: output[index] + mask has a row per choice, and -inf beyond its end."""
+        sizes = np.array([where.stop - where.start for where in self.groups])
+        index = np.array([where.start for where in self.groups])[:, None] + np.arange(sizes.max())
+        there = np.arange(sizes.max()) < sizes[:, None]
+        return np.where(there, index, 0), np.where(there, 0, -np.inf).astype(np.float32)
+
+    def by_choice(self, xp: Any, function: Callable[..., Any], *arrays: Any) -> Any:
+        """`function` of the logits (or what goes with them) of every choice on its own: arrays [..., action_size]."""
+        if len(self.groups) == 1:
+            return function(*arrays)
+        if len(set(self.choices)) == 1:  # all at once
+            split = (array.reshape(*array.shape[:-1], len(self.groups), self.choices[0]) for array in arrays)
+            return function(*split).reshape(arrays[0].shape)
+        return xp.concatenate([function(*(array[..., one] for array in arrays)) for one in self.groups], axis=-1)
 
     @property
     def own(self) -> bool:
@@ -126,5 +152,5 @@ class Policy:
 
     @property
     def recorded_size(self) -> int:
-        """Numbers stored per action: the choice's index, or the action vector."""
-        return 1 if self.kind == "categorical" else self.action_size
+        """Numbers stored per action: the index of each choice, or the action vector."""
+        return len(self.groups) if self.kind == "categorical" else self.action_size

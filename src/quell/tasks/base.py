@@ -51,8 +51,10 @@ class Facts:
     engine: str = "arrays"
     extra: str | None = None  # the optional dependency group the task needs, as in `pip install 'quell[dm]'`
     obs_size: int
-    action_size: int  # numbers in an action; for a discrete task, the number of choices
+    action_size: int  # numbers in an action; for a discrete task, those to choose from, of all choices together
     discrete: bool = False
+    choices: tuple[int, ...] = ()
+    """Of a discrete task: how many there are to choose from in each entry of an action; empty where there is one."""
     can_terminate: bool = False
     first_length: int = 200
     """Steps of an untrained policy's episode, about, where it can terminate: `batch_steps` begins with it."""
@@ -96,7 +98,9 @@ class Task(Facts):
 
     def as_given(self, actions: Array) -> Array:
         """A policy's actions [n, a], within bounds, as the environment's `step` takes them."""
-        return actions[:, 0].astype(np.int64) if self.discrete else actions
+        if not self.discrete:
+            return actions
+        return actions.astype(np.int64) if self.choices else actions[:, 0].astype(np.int64)
 
     def notes(self) -> list[str]:
         """Facts to print beside a result, such as a known optimum."""

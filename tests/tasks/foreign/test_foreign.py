@@ -193,8 +193,8 @@ def test_observations_flatten_in_the_order_of_the_space():
 def test_unknown_kinds_of_spaces_are_refused():
     with pytest.raises(UsageError, match="cannot be flattened"):
         observation_filler(spaces.Text(5))
-    with pytest.raises(UsageError, match="only Box and Discrete"):
-        from_env(user_envs.make_with_actions, horizon=5, kind="multi")
+    with pytest.raises(UsageError, match="only Box, Discrete, MultiDiscrete and MultiBinary"):
+        from_env(user_envs.make_with_actions, horizon=5, kind="text")
 
 
 def test_actions_are_clipped_cast_and_counted_from_the_start():

@@ -78,7 +78,7 @@ def make_nothing():
 def make_with_actions(kind: str):
     env = Toy()
     env.action_space = {
-        "multi": spaces.MultiDiscrete([2, 2]),
+        "text": spaces.Text(3),
     }[kind]
     return env
 

@@ -30,7 +30,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _row(task: Task) -> tuple[str, ...]:
-    action = f"1 of {task.action_size}" if task.discrete else str(task.action_size)
+    choices = (task.choices or (task.action_size,)) if task.discrete else ()
+    action = " and ".join(f"1 of {number}" for number in choices) or str(task.action_size)
     missing = task.extra is not None and find_spec(EXTRAS[task.extra]) is None
     extra = (task.extra or "") + (" (not installed)" if missing else "")
     return task.name, str(task.obs_size), action, str(task.horizon), task.engine, extra, task.summary

@@ -38,6 +38,7 @@ class ForeignTask(Task):
             obs_size=observation_filler(self.spaces[0])[0],
             action_size=reader.size,
             discrete=reader.discrete,
+            choices=reader.choices,
         )
 
     @property

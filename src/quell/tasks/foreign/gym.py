@@ -155,7 +155,7 @@ class GymSimulator(ForeignSimulator):
         running, given = self._running(actions, active)
         for member, action in zip(running, given, strict=True):
             try:
-                result = self._envs[member].step(int(action) if self.task.discrete else action)
+                result = self._envs[member].step(int(action) if np.ndim(action) == 0 else action)
                 if not (isinstance(result, tuple | list) and len(result) == 5):
                     raise ValueError(f"step returned {_form(result)}, {STEP} is expected")
                 self._record(member, *result[:4])

@@ -3,7 +3,8 @@
 Observations become one flat float64 row: Box values in C order, a Discrete value one-hot, MultiBinary as it is,
 MultiDiscrete as one one-hot per entry, and Tuple and Dict spaces part by part in the order the space lists them.
 Actions arrive as float32 rows: for a Box, clipped to its bounds (an infinite bound clips nothing), rounded if the
-space holds integers, and cast to its dtype; for Discrete, the index of the choice, counted from 0.
+space holds integers, and cast to its dtype; for Discrete, MultiDiscrete and MultiBinary, the index of every choice,
+counted from 0.
 """
 
 import math
@@ -96,27 +97,36 @@ def _fill_parts(pieces: list[tuple[slice, Fill]], split: Callable[[Any], Any], r
 
 
 class ActionReader:
-    """Turns float32 rows [k, size] into what an action space holds, [k, ...]; `size` counts values, or choices."""
+    """Turns float32 rows into what an action space holds, [k, ...]; `size` counts values, or all there is to choose."""
 
     def __init__(self, space: Any) -> None:
         from gymnasium import spaces
 
-        self.discrete = isinstance(space, spaces.Discrete)
+        self.discrete = isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary)
+        self.choices: tuple[int, ...] = ()  # of a space with several
         self._shape, self._dtype = space.shape, space.dtype
         self.bounds: tuple[Array, Array] | None = None  # (lowest, highest) values of a Box
         if isinstance(space, spaces.Discrete):
-            self.size, self._start = int(space.n), int(space.start)
+            self.size, self.start = int(space.n), np.int64(space.start)
+        elif isinstance(space, spaces.MultiDiscrete):
+            self.choices, self.start = tuple(space.nvec.reshape(-1).tolist()), space.start.reshape(-1)
+        elif isinstance(space, spaces.MultiBinary):
+            self.choices, self.start = (2,) * int(np.prod(space.shape)), np.int64(0)
         elif isinstance(space, spaces.Box):
             self.size = int(np.prod(space.shape))
             self._low, self._high = space.low.reshape(-1), space.high.reshape(-1)
             self.bounds = (self._low.astype(np.float32), self._high.astype(np.float32))
             self._whole = np.issubdtype(space.dtype, np.integer)
         else:
-            raise UsageError(f"actions of the kind {space} are not supported, only Box and Discrete")
+            known = "Box, Discrete, MultiDiscrete and MultiBinary"
+            raise UsageError(f"actions of the kind {space} are not supported, only {known}")
+        if self.choices:
+            self.size = sum(self.choices)
 
     def __call__(self, actions: Array) -> Array:
         if self.discrete:
-            return (actions[:, 0].astype(np.int64) + self._start).astype(self._dtype)
+            indices = actions.astype(np.int64) if self.choices else actions[:, 0].astype(np.int64)
+            return (indices + self.start).astype(self._dtype).reshape(-1, *self._shape)
         bounded = np.minimum(np.maximum(actions, self._low), self._high)
         if self._whole:
             bounded = np.rint(bounded)
