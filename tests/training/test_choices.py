@@ -55,7 +55,7 @@ def test_several_choices_are_learned(method: str, kind: str, tmp_path: Path) -> 
     assert result.last("eval/mean_action") / LENGTH > 0.85 * most
     task = result.task
     assert task.choices == ((3, 2) if kind == "dials" else (2, 2, 2))
-    action = result.policy(np.array([0.9, -0.9, 0.4]))
+    action = result.policy(np.array([0.9, -0.9, 0.4] if kind == "dials" else [0.9, -0.9, 0.9]))
     assert action.tolist() == ([1, 1] if kind == "dials" else [1, 0, 1])
     assert task.spaces[1].contains(action)  # type: ignore[attr-defined]
     again = quell.load(result.path, env=from_env(Panel, kind=kind, horizon=LENGTH))
