@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from quell.threads import settle
 
 if TYPE_CHECKING:
-    from quell.api import Result, TrainedPolicy, evaluate, load, resume, train
+    from quell.api import Result, evaluate, load, resume, train
     from quell.errors import QuellError, UsageError
     from quell.estimate import Estimate, Estimator, Needs, Problem, Rows
     from quell.estimate.control_variate import ControlVariate
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from quell.rollout.cpu import Cpu
     from quell.tasks import get as task
     from quell.training.callbacks import Callback
+    from quell.training.trained import TrainedPolicy
     from quell.types import Batch, Episodes, Pair, Rollouts, Trajectories
     from quell.update import Context, Step
 
@@ -39,7 +40,7 @@ __version__ = "0.1.0"
 _ROOMS = ("estimate", "figures", "perturb", "policy", "stats", "tasks", "theory", "update")
 _MODULES = {name: f"quell.{name}" for name in _ROOMS} | {"metrics": "quell.runs.metrics"}
 _HOMES = {
-    "quell.api": "Result TrainedPolicy evaluate load resume train",
+    "quell.api": "Result evaluate load resume train",
     "quell.errors": "QuellError UsageError",
     "quell.estimate": "Estimate Estimator Needs Problem Rows",
     "quell.estimate.control_variate": "ControlVariate",
@@ -51,6 +52,7 @@ _HOMES = {
     "quell.rollout.cluster": "Ray",
     "quell.rollout.cpu": "Cpu",
     "quell.training.callbacks": "Callback",
+    "quell.training.trained": "TrainedPolicy",
     "quell.types": "Batch Episodes Pair Rollouts Trajectories",
     "quell.update": "Context Step",
     "quell.measure": "variance",

@@ -1,14 +1,11 @@
 """The library's front door: train, resume, load, evaluate."""
 
 import dataclasses
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal, Unpack, get_args
-
-import numpy as np
 
 from quell import registry, tasks, zoo
 from quell.config import Config, Preset, replace
@@ -17,8 +14,6 @@ from quell.estimate import Problem
 from quell.keys import Stream
 from quell.keywords import Settings
 from quell.perturb import Unperturbed
-from quell.policy.act import actor, to_environment
-from quell.policy.network import Policy
 from quell.presets import instead
 from quell.rollout import Compute
 from quell.runs.checkpoint import load_newest
@@ -26,8 +21,7 @@ from quell.runs.find import newest
 from quell.runs.folder import Run, forbidden
 from quell.runs.record import known, thin, variance_ratio
 from quell.tasks.base import Task
-from quell.tasks.foreign.base import ForeignTask, NoTimeLimit
-from quell.tasks.foreign.gym import from_env
+from quell.tasks.foreign.base import ForeignTask
 from quell.terminal.notebook import as_html
 from quell.terminal.stopping import begun
 from quell.training.callbacks import Callback, Callbacks, Said, SavedAtExit
@@ -43,96 +37,10 @@ from quell.training.methods import (
     refuse_files,
 )
 from quell.training.state import learned
-from quell.types import Array, Episodes, ObsStats, Rollouts
+from quell.training.trained import TrainedPolicy
+from quell.types import Array, Episodes, Rollouts
 
 Checkpoint = Literal["newest", "best"]
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainedPolicy:
-    """A policy to act with: `env.step(policy(obs))`."""
-
-    policy: Policy
-    theta: Array
-    obs_stats: ObsStats | None
-    task: Task
-
-    def __call__(self, obs: Any, *, rng: np.random.Generator | None = None) -> Any:
-        """The action for an observation, or an array of several: the mean (most likely) one, or sampled with `rng`.
-
-        Observations are as the environment gives them (arrays, numbers, dictionaries), and actions as its `step` takes
-        them: what training did to them on the way (`policy.actions`, the bounds of a Box) is done here too.
-        """
-        if rng is not None and not isinstance(rng, np.random.Generator):
-            raise UsageError(
-                f"`rng={rng!r:.80}` must be a generator, kept from call to call: numpy.random.default_rng(0)"
-            )
-        rows, single = self.task.rows(obs)
-        if not np.isfinite(rows).all():
-            raise UsageError(f"an observation of {self.task.name} is NaN or infinite: no policy was trained on such")
-        actions = self.draw(rows, rng)
-        if bounded := to_environment(self.policy, self.bounds):
-            actions = bounded(actions)
-        given = self.task.as_given(actions)
-        return given[0] if single else given
-
-    def predict(
-        self,
-        observation: Any,
-        state: Any = None,
-        episode_start: Any = None,
-        deterministic: bool = True,
-        *,
-        rng: np.random.Generator | None = None,
-    ) -> tuple[Any, None]:
-        """(action, None), as Stable-Baselines3 asks for it, so that its `evaluate_policy` plays this policy too.
-
-        The mean action, or, not `deterministic`, one sampled with `rng` (without, from a generator of the policy's own,
-        which begins at seed 0). `state` and `episode_start` are what policies with a memory need; this one has none.
-        """
-        return self(observation, rng=None if deterministic else self._own_rng if rng is None else rng), None
-
-    @functools.cached_property
-    def _own_rng(self) -> np.random.Generator:
-        return np.random.default_rng(0)
-
-    def on(self, env: Any) -> "TrainedPolicy":
-        """The same policy on another environment, a task's name or what `train` takes, with spaces of the same kind."""
-        try:
-            task = tasks.get(env) if isinstance(env, str) else as_task(env)
-        except NoTimeLimit:
-            task = as_task(env, self.task.horizon)
-        for has, needs in zip(_spaces(task), _spaces(self.task), strict=True):
-            if has != needs:
-                raise UsageError(f"{task.name} has {has}, and a policy of {self.task.name} needs {needs}")
-        return dataclasses.replace(self, task=task)
-
-    def __repr__(self) -> str:
-        policy = self.policy
-        layers = " x ".join(map(str, (policy.obs_size, *policy.hidden, policy.action_size)))
-        return f"<policy of {self.task.name}: {policy.kind}, {layers}, {policy.dim:,} parameters>"
-
-    def draw(self, rows: Array, rng: np.random.Generator | None = None) -> Array:
-        """Actions [n, a] for observations [n, o], as the policy draws them."""
-        seen = np.asarray(rows, np.float32)
-        if self.obs_stats is not None:
-            mean, scale = self.obs_stats.normaliser()
-            seen = (seen - mean) * scale
-        noise = self.policy.draw_noise(rng, len(seen)) if rng is not None else np.zeros((1, 1), np.float32)
-        thetas = np.broadcast_to(self.theta, (len(seen), len(self.theta)))
-        return actor(self.policy, thetas, mean_action=rng is None)(seen, noise)
-
-    @functools.cached_property
-    def bounds(self) -> tuple[Array, Array] | None:
-        """Of actions, where the policy heeds them."""
-        return None if self.policy.actions == "as-is" else self.task.bounds
-
-
-def _spaces(task: Task) -> tuple[str, str]:
-    """A task's observations and actions, in words."""
-    several = " and ".join(map(str, task.choices or (task.action_size,)))
-    action = f"a choice of {several}" if task.discrete else f"actions of {task.action_size} numbers"
-    return f"observations of {task.obs_size} numbers", action
 
 
 @dataclasses.dataclass(frozen=True)
@@ -220,7 +128,7 @@ def train(
     """
     root = registry.as_path("out", out).absolute()  # before any code of the user's, which may go elsewhere
     asked: dict[str, Any] = {**settings}
-    given = None if isinstance(task, str) else as_task(task, asked.get("horizon"))
+    given = None if isinstance(task, str) else tasks.from_given(task, asked.get("horizon"))
     if isinstance(given, ForeignTask):
         asked["horizon"] = given.horizon  # whoever goes on with it need not say so again
     label = str(task) if given is None else given.name
@@ -228,14 +136,6 @@ def train(
     looking: dict[str, Any] = {"progress": progress, "callbacks": callbacks, "log": log}
     looking["note"] = instead(label) if progress and method is None else None
     return start(config, compute=compute_for(engine, workers), out=root, name=name, task=given, **looking)
-
-
-def as_task(given: Any, horizon: Any = None) -> Task:
-    """A task that was given as one, as an environment, or as a function that makes environments."""
-    length = registry.whole("horizon", horizon, least=1) if horizon is not None else 0
-    if isinstance(given, Task):
-        return dataclasses.replace(given, horizon=length) if length else given
-    return from_env(given, horizon=length)
 
 
 def compute_for(engine: Compute | str | None, workers: int | None) -> Compute:
@@ -342,7 +242,7 @@ def _onlookers(
 def _task_of(config: Config, env: Any, untrusted: Mapping[str, Any]) -> Task:
     """The environment that was passed, or the task that a run folder names, unless untrusted settings name files."""
     if env is not None:
-        return make_task(config, as_task(env, config.horizon))
+        return make_task(config, tasks.from_given(env, config.horizon))
     refuse_files(untrusted, config.task)
     return make_task(config)
 

@@ -22,7 +22,8 @@ from quell.tasks.foreign.spaces import ActionReader
 from quell.types import Array
 
 if TYPE_CHECKING:
-    from quell.api import Result, TrainedPolicy
+    from quell.api import Result
+    from quell.training.trained import TrainedPolicy
 
 Step = tuple[str, list[tuple[str, ...]]]
 """A line of NumPy, and ONNX operations, each on the value so far and a named array."""

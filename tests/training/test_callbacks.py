@@ -11,7 +11,7 @@ import pytest
 
 import quell
 from quell.cli import main
-from quell.errors import UsageError
+from quell.errors import QuellError, UsageError
 from quell.runs import checkpoint, files
 from quell.training.iteration import Trainer
 from quell.training.state import TrainState
@@ -227,3 +227,86 @@ def test_training_stops_at_the_target(tmp_path: Path, scores: dict[int, float]) 
 def test_targets_that_make_no_sense(settings: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=message):
         quell.train("lqr-302", out=tmp_path, **{**SHORT, **settings})
+
+
+class Falling(quell.Callback):
+    """Halves the rate after some iterations, and keeps what it saw."""
+
+    def __init__(self, *iterations: int, name: str = "lr") -> None:
+        self.iterations, self.name = iterations, name
+        self.seen: list[tuple[float, bytes]] = []
+        self.paths: set[Path] = set()
+
+    def on_iteration(self, row: dict[str, Any]) -> None:
+        before = getattr(self.training.step, self.name)
+        self.seen.append((before, self.training.policy.theta.tobytes()))
+        self.paths.add(self.training.path)
+        if row["iteration"] in self.iterations:
+            self.training.change(**{self.name: before / 2})
+
+
+@pytest.mark.parametrize(("method", "name"), [("es", "lr"), ("trpo", "kl")])
+def test_a_callback_changes_a_rate_and_a_resumed_run_keeps_it(method: str, name: str, tmp_path: Path) -> None:
+    """To the last bit, though the rate is changed before the checkpoint and nobody changes it again afterwards."""
+    task = "lqr-302" if method == "es" else "hopper"
+    small: dict[str, Any] = {
+        **SHORT,
+        "method": method,
+        "out": tmp_path,
+        "batch_steps": 0,
+        "checkpoint_every": 1,
+        "keep_checkpoints": 99,
+    }
+    falling = Falling(2, 4, name=name)
+    whole = quell.train(task, callbacks=falling, **small)
+    first = falling.seen[0][0]
+    assert [rate / first for rate, _ in falling.seen] == pytest.approx(
+        [1, 1, 0.5, 0.5] + [0.25] * (whole.iteration - 4)
+    )
+    assert falling.seen[-1][1] == whole.theta.tobytes()
+    assert falling.paths == {whole.path}
+    plain = quell.train(task, **small)
+    assert plain.theta.tobytes() != whole.theta.tobytes()
+    assert quell.load(plain.path, at=2).theta.tobytes() == quell.load(whole.path, at=2).theta.tobytes()
+    stopped = quell.train(task, callbacks=[Falling(2, 4, name=name), Witness(stop_at=5)], **small)
+    assert quell.resume(stopped.path, progress=False, workers=1).theta.tobytes() == whole.theta.tobytes()
+    assert whole.config == plain.config, "what a run was begun with stays as it was"
+
+
+def test_a_fork_that_asks_for_a_rate_gets_it(tmp_path: Path) -> None:
+    stopped = quell.train("lqr-302", out=tmp_path, callbacks=[Falling(2), Witness(stop_at=5)], **SHORT)
+    for asked, expected in (({"lr": 0.5}, 0.5), ({"max_norm": 1.0}, stopped.config.step.lr / 2)):  # type: ignore[attr-defined]
+        watched = Falling()
+        quell.resume(stopped.path, fork=True, callbacks=watched, progress=False, workers=1, **asked)  # type: ignore[arg-type]
+        assert watched.seen[0][0] == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"lr": -1.0}, r"`step.lr=-1.0` must be at least 0"),
+        ({"lr": "fast"}, "must be a number: no other setting changes"),
+        ({"sigma": 0.1}, "there is no setting 'step.sigma'"),
+        ({"lr": float("nan")}, "must be a finite number"),
+    ],
+)
+def test_a_change_that_makes_no_sense_ends_the_run_saved(settings: Any, said: str, tmp_path: Path) -> None:
+    class Wrong(quell.Callback):
+        def on_iteration(self, row: dict[str, Any]) -> None:
+            self.training.change(**settings)
+
+    with pytest.raises(UsageError, match=said) as told:
+        quell.train("lqr-302", out=tmp_path, name="x", callbacks=Wrong(), **SHORT)
+    assert "saved after iteration 1" in told.value.__notes__[0]
+    assert quell.resume(tmp_path / "lqr-302/es/x", progress=False).finished
+
+
+@pytest.mark.parametrize("arrays", [{"changed.lr": [-1.0]}, {"changed.nothing": [1.0]}, {"changed.lr": [1.0, 2.0]}])
+def test_changes_in_a_folder_from_anywhere_are_looked_at(arrays: dict[str, list[float]], tmp_path: Path) -> None:
+    path = quell.train("lqr-302", out=tmp_path, callbacks=Witness(stop_at=5), **SHORT).path
+    saved = checkpoint.load_newest(path / "checkpoints")
+    assert saved is not None
+    changed = {name: np.array(value) for name, value in arrays.items()}
+    checkpoint.save(path / "checkpoints", 5, {**saved[0], **changed}, saved[1], keep=3)
+    with pytest.raises(QuellError, match=r"changed settings make no sense|changed.lr does not fit"):
+        quell.resume(path, progress=False)

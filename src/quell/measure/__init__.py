@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from quell import registry
-from quell.api import as_task, compute_for
+from quell import registry, tasks
+from quell.api import compute_for
 from quell.config import Preset
 from quell.errors import UsageError
 from quell.estimate import Estimator
@@ -75,7 +75,7 @@ def variance(
     episodes = registry.whole("gain_episodes", gain_episodes, 1)
     steps = [parse_step(word) for word in gain]
     own = dict(settings or {})
-    named = task if isinstance(task, str) else as_task(task, own.get("horizon"))
+    named = task if isinstance(task, str) else tasks.from_given(task, own.get("horizon"))
     point = find_point(named, at, preset=preset, seed=seed, settings=own, trust_files=trust_files)
     batch = point.config.pairs
     iterations, learn = max(2, pairs // batch), max(1, warmup // batch)

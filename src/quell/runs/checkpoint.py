@@ -11,6 +11,7 @@ is ever deleted.
 import json
 import re
 import warnings
+from collections.abc import Collection
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -117,12 +118,13 @@ def iterations(folder: Path) -> list[int]:
     return sorted({int(name) for name, entry in kept if any((entry / part).exists() for part in SIZES)})
 
 
-def copy(folder: Path, to: Path, changes: dict[str, Any]) -> None:
-    """Copy all checkpoints that are intact into another folder, with changes to their state."""
+def copy(folder: Path, to: Path, changes: dict[str, Any], without: Collection[str] = ()) -> None:
+    """Copy all checkpoints that are intact into another folder, with a changed state, and without some arrays."""
     files.make_folder(to)
     for iteration in iterations(folder):
         with suppress(CorruptCheckpoint):
             arrays, state = load(_place(folder, iteration))
+            arrays = {name: array for name, array in arrays.items() if name not in without}
             save(to, iteration, arrays, state | changes, keep=iteration + 1)
 
 

@@ -127,7 +127,8 @@ class Run(AbstractContextManager["Run"]):
         here = self.path.resolve()
         own = here.parent.parent.name == folder_name(self.config.task)
         copy = Run.create(config, here.parents[2] if own else here.parent)
-        checkpoint.copy(self.checkpoints, copy.checkpoints, {"config": to_dict(config)})
+        asked = [f"changed.{name.removeprefix('step.')}" for name in changed(self.config, config)]
+        checkpoint.copy(self.checkpoints, copy.checkpoints, {"config": to_dict(config)}, without=asked)
         with suppress(FileNotFoundError):
             files.write_new(copy.path / "metrics.jsonl", files.read(self.path / "metrics.jsonl", files.LARGE))
         files.write_atomically(copy.path / "forked-from.txt", f"{self.path.name}\n".encode())

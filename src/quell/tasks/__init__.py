@@ -3,7 +3,7 @@
 import functools
 import importlib
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from quell.errors import UsageError, did_you_mean, warn_once
@@ -11,7 +11,7 @@ from quell.registry import check, listed, tidy, whole
 from quell.tasks.base import MujocoTask, Simulator, Task
 from quell.tasks.foreign.gym import from_env, trusted
 
-__all__ = ["MujocoTask", "Simulator", "Task", "from_env", "get", "names", "trusted"]
+__all__ = ["MujocoTask", "Simulator", "Task", "from_env", "from_given", "get", "names", "trusted"]
 
 VERSIONED = re.compile(r"(?:[\w.-]+/)?[\w.-]+-v\d+")
 """How Gymnasium's ids look."""
@@ -68,3 +68,11 @@ def get(name: str, **settings: Any) -> Task:
     made = tidy(task(**settings))
     check(made, "task_settings.")
     return made
+
+
+def from_given(given: Any, horizon: Any = None) -> Task:
+    """A task that was given as one, as an environment, or as a function that makes environments."""
+    length = whole("horizon", horizon, least=1) if horizon is not None else 0
+    if isinstance(given, Task):
+        return replace(given, horizon=length) if length else given
+    return from_env(given, horizon=length)

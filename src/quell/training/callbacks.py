@@ -1,24 +1,66 @@
-"""What looks on while a run goes on, and may stop it."""
+"""What looks on while a run goes on, and may stop it or change its rates."""
 
 import functools
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from quell.config import Config
+from quell.policy.network import Policy
+from quell.tasks.base import Task
 from quell.terminal.streams import say
+from quell.training.state import TrainState
+from quell.training.trained import TrainedPolicy
+from quell.update import Step
 
 LEAVING = 60.0  # seconds that a program which ends waits for a run to be saved
+
+
+@dataclass
+class Training:
+    """A run while it goes on, as callbacks see it."""
+
+    path: Path
+    config: Config
+    """What it was begun with."""
+    task: Task
+    _network: Policy
+    state: TrainState
+    """All that changes in it."""
+
+    @property
+    def policy(self) -> TrainedPolicy:
+        """The policy after this iteration, to act with."""
+        stats = self.state.obs if self.config.normalise_obs else None
+        return TrainedPolicy(self._network, self.state.theta, stats, self.task)
+
+    @property
+    def step(self) -> Step:
+        """The step with its settings as they are now: `training.step.lr`."""
+        return self.state.current(self.config.step)
+
+    def change(self, **settings: float) -> None:
+        """Other numbers for the step from the next iteration on: `training.change(lr=0.001)`.
+
+        A schedule goes on, from the new value. Checkpoints hold them, so that a resumed run has them too; what else
+        a callback remembers is its own business.
+        """
+        self.state = self.state.change(self.config.step, settings)
 
 
 class Callback:
     """Told about every iteration and evaluation; derive from it what you need.
 
-    `row` holds the iteration's metrics by name (`quell.metrics.METRICS`). Setting `self.stop_requested = True` ends the
-    run after the present iteration, saved, so that `quell.resume` can go on. An error raised here ends it at once, also
-    saved.
+    `row` holds the iteration's metrics by name (`quell.metrics.METRICS`), and `self.training` the run: its path, its
+    policy, and the step's settings, which it may change. Setting `self.stop_requested = True` ends the run after the
+    present iteration, saved, so that `quell.resume` can go on. An error raised here ends it at once, also saved.
     """
 
     stop_requested = False
+    training: Training
+    """There from the first iteration on."""
 
     def on_iteration(self, row: dict[str, Any]) -> None:
         """Called after every iteration, once its row is written."""

@@ -59,7 +59,7 @@ class Trainer:
         """One iteration: the next state, and its metrics."""
         config, started = self.config, time.perf_counter()
         with calm():
-            metric = config.step.metric(self.problem.policy, state.step)
+            metric = state.current(config.step).metric(self.problem.policy, state.step)
             shape = config.directions.prepare(metric)
         episodes, rollouts = self._play(state, shape)
         batch = Batch(state.theta, episodes, rollouts, metric)
@@ -123,14 +123,14 @@ class Trainer:
         row: Row = {"trouble/bad_pairs": float((~good).sum()), "trouble/flat": flat, "trouble/skipped": 0.0}
         states = None if batch.rollouts.states is None else visited(batch.rollouts)
         before, context = state.theta, Context(self.problem.policy, state.steps, self.config.steps, state.theta, states)
-        norm, engine = 0.0, self.engine
+        norm, engine, rule = 0.0, self.engine, state.current(self.config.step)
         for _ in range(self.config.estimator.needs.updates):
             theta, memory = state.theta, state.estimator
             estimated = estimate(self.config.estimator, self.problem, batch, memory, total=engine.total, theta=theta)
             norm = float(np.linalg.norm(estimated.gradient.astype(np.float64)))
             with calm():
                 seen = dataclasses.replace(context, surrogate=estimated.surrogate, share=estimated.share)
-                theta, step, facts = self.config.step.step(theta, estimated.gradient, state.step, seen)
+                theta, step, facts = rule.step(theta, estimated.gradient, state.step, seen)
                 theta = np.asarray(theta, np.float32)  # a user's step may compute in double precision
             row |= {name: float(value) for name, value in facts.items()} | {"update/share": estimated.share}
             sound = np.isfinite(norm) and np.isfinite(theta).all() and is_finite(step)

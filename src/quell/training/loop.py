@@ -9,7 +9,7 @@ from quell.rollout import Compute
 from quell.runs import Run, checkpoint
 from quell.runs.metrics import MetricsWriter, metrics_of
 from quell.tasks.base import Task
-from quell.training.callbacks import Callbacks
+from quell.training.callbacks import Callbacks, Training
 from quell.training.iteration import Trainer
 from quell.training.methods import make_problem, make_task
 from quell.training.state import TrainState
@@ -31,11 +31,14 @@ def run_training(
         if state is None:
             state = trainer.initial_state()
             _save(run, state, config)
-        return _loop(trainer, state, run, writer, callbacks)
+        watched = Training(run.path, config, trainer.task, trainer.problem.policy, state)
+        for callback in callbacks:
+            callback.training = watched
+        return _loop(trainer, watched, run, writer, callbacks)
 
 
-def _loop(trainer: Trainer, state: TrainState, run: Run, writer: MetricsWriter, callbacks: Callbacks) -> TrainState:
-    config, failed = trainer.config, 0
+def _loop(trainer: Trainer, watched: Training, run: Run, writer: MetricsWriter, callbacks: Callbacks) -> TrainState:
+    config, state, failed = trainer.config, watched.state, 0
 
     def stopping() -> bool:
         return any(callback.stop_requested for callback in callbacks)
@@ -47,11 +50,12 @@ def _loop(trainer: Trainer, state: TrainState, run: Run, writer: MetricsWriter, 
                 following, evaluation = trainer.evaluate(following)
                 row |= evaluation
             writer.write(row)
-            state = following
+            watched.state = state = following
             for callback in callbacks:
                 callback.on_iteration(row)
                 if "eval/return" in row:
                     callback.on_evaluation(row)
+                state = watched.state  # with what it has changed
         except BaseException as error:  # an iteration that was not finished is repeated on resuming
             saved = _saved_in_need(run, state, config)
             if isinstance(error, EngineFailure):

@@ -1,24 +1,27 @@
 """All that changes during a run, and so all that a checkpoint holds."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from quell import registry
 from quell.config import Config, to_dict
-from quell.errors import QuellError
+from quell.errors import QuellError, UsageError
 from quell.estimate import Problem
 from quell.policy.network import Policy
 from quell.registry import is_own
 from quell.runs.checkpoint import Saved
 from quell.types import Array, ObsStats, State, misfit
-from quell.update import from_arrays, to_arrays
+from quell.update import Step, from_arrays, to_arrays
 
 COUNTERS = ("iteration", "steps", "eval_steps", "seconds", "trouble", "trouble_in_a_row", "episode_length")
 MEASURED = ("seconds", "episode_length", "obs_count")
 """Of the numbers in a checkpoint, those that need not be whole."""
+CHANGED = "changed."
+"""Before the names of settings that were changed on the way."""
 SUMS = ("total", "squares")
 """Of observations."""
 
@@ -54,6 +57,24 @@ class TrainState:
     """Running mean of the episodes' lengths; 0 before the first batch."""
     best: Learned | None = None
     """None before the first evaluation."""
+    changes: Mapping[str, float] = field(default_factory=dict)
+    """Settings of the step that a callback has changed on the way, by name."""
+
+    def current(self, step: Step) -> Step:
+        """The step with these changes."""
+        changed: Step = registry.tidy(registry.replace(step, self.changes, "step."))
+        return changed
+
+    def change(self, step: Step, settings: Mapping[str, Any]) -> "TrainState":
+        """With other settings of the step; a UsageError if they make no sense."""
+        for name, value in settings.items():
+            if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+                raise UsageError(
+                    f"`{name}={value!r:.80}` must be a number: no other setting changes while a run goes on"
+                )
+        changed = replace(self, changes={**self.changes, **{name: float(value) for name, value in settings.items()}})
+        registry.check(changed.current(step), "step.")
+        return changed
 
     def judged(self, score: float) -> "TrainState":
         """With this policy as the best if its score is; the newest of equals."""
@@ -69,6 +90,7 @@ class TrainState:
         memory = {f"estimator.{name}": value for name, value in self.estimator.items()}
         arrays = {"theta": self.theta, **to_arrays(self.step), **memory}
         arrays |= {"obs.total": self.obs.total, "obs.squares": self.obs.squares}
+        arrays |= {f"{CHANGED}{name}": np.array([value]) for name, value in self.changes.items()}
         facts = {name: getattr(self, name) for name in COUNTERS} | {"obs_count": self.obs.count}
         if best := self.best:
             arrays |= {"best.score": np.array([best.score]), "best.theta": best.theta}
@@ -90,7 +112,15 @@ class TrainState:
         step = from_arrays(config.step, problem.policy, newest.theta, arrays)
         _check_facts(facts, COUNTERS)
         counters = {name: facts[name] for name in COUNTERS}
-        return TrainState(newest.theta, step, memory, newest.obs, **counters, best=best)
+        state = TrainState(newest.theta, step, memory, newest.obs, **counters, best=best)
+        changes = {name.removeprefix(CHANGED): a for name, a in arrays.items() if name.startswith(CHANGED)}
+        for name, array in changes.items():
+            if wrong := misfit(array, np.zeros(1)):
+                raise QuellError(f"the checkpoint's {CHANGED}{name} does not fit this configuration: {wrong}")
+        try:
+            return state.change(config.step, {name: array[0] for name, array in changes.items()})
+        except UsageError as error:
+            raise QuellError(f"the checkpoint's changed settings make no sense: {error}") from None
 
 
 def learned(policy: Policy, saved: Saved) -> tuple[Learned, Learned | None]:
