@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 
 import quell
-from quell.config import ELSEWHERE, KEYWORDS, flatten
+from quell import cli
+from quell.config import KEYWORDS, flatten
 from quell.errors import UsageError, as_flags, did_you_mean, flag, resuming
+from quell.keywords import Settings
 from quell.runs import Run
 from quell.training.methods import make_config
+from quell.words import ELSEWHERE
 
 
 @pytest.mark.parametrize(
@@ -85,8 +88,56 @@ def test_a_refusal_lists_all_that_is_read() -> None:
     assert {"steps", "seed", "pairs", "workers", "log", "callbacks", "directions.sigma"} <= set(listed)
     with pytest.raises(UsageError, match="what other libraries call so is 'callbacks' here"):
         quell.train("lqr", callback=None)  # type: ignore[call-arg]
-    known = {*flatten(make_config("lqr", "es")), *KEYWORDS, "lr", "kl", "sigma", "trace", "hidden"}
-    assert {name for names in ELSEWHERE.values() for name in names} <= known
+    known = {*flatten(make_config("lqr", "es")), *KEYWORDS, *Settings.__annotations__, "jobs", "episodes", "config"}
+    assert {name for names in ELSEWHERE.values() for name in names} <= known | {"trials", "seeds"}
+    assert not {*ELSEWHERE} & {*Settings.__annotations__}, "what is a word of ours is answered by itself"
+
+
+WORDS = ["total_timesteps", "learning_rate", "algo", "n_envs", "deterministic", "verbose", "callback", "wandb"]
+WORDS += ["device", "tensorboard_log", "policy_kwargs", "ent_coef", "n_eval_episodes", "batch_size", "popsize", "env"]
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_words_of_other_libraries_are_answered(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """In one line, that says what to write; the list of all settings is for words that are nobody's."""
+    assert cli.main(["train", "CartPole-v1", flag(word), "1"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "it reads" not in said
+    assert len(said) < 220
+    with pytest.raises(UsageError) as refused:
+        quell.train("CartPole-v1", **{word: 1})  # type: ignore[arg-type]
+    assert "it reads" not in str(refused.value)
+    assert "--" not in str(refused.value)
+
+
+def test_words_of_other_libraries_are_answered_by_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    for command, said in (
+        ("eval zoo:swimmer --deterministic", "`quell eval` and `quell play` take the mean action"),
+        ("eval zoo:swimmer --n-eval-episodes 3", "is --episodes here"),
+        ("play zoo:swimmer --render", "--live"),
+        ("tune swimmer --n-trials 3", "is --trials here"),
+        (
+            "train --algo ppo --env CartPole-v1",
+            "the task comes first, without a flag: quell train CartPole-v1",
+        ),
+        ("sweep --env CartPole-v1", "quell sweep CartPole-v1"),
+    ):
+        assert cli.main(command.split()) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_help_and_version_are_commands_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["version"]) == 0
+    assert capsys.readouterr().out == f"quell {quell.__version__}\n"
+    assert cli.main(["help"]) == 0
+    assert "usage: quell COMMAND" in capsys.readouterr().out
+    for words in (["help", "zoo"], ["help", "nothing"]):
+        assert cli.main(words) == 2
+    with pytest.raises(SystemExit) as done:
+        cli.main(["help", "eval"])
+    assert done.value.code == 0
+    assert "usage: quell eval" in capsys.readouterr().out
 
 
 def test_did_you_mean() -> None:

@@ -39,7 +39,7 @@ RENAMED = {
 
 HELP = """quell: low-variance evolution strategies for reinforcement learning
 
-usage: quell COMMAND [OPTIONS]      quell COMMAND --help
+usage: quell COMMAND [OPTIONS]      quell help COMMAND
 
 commands:
 {commands}
@@ -57,13 +57,13 @@ def main(arguments: list[str] | None = None) -> int:
     spell_out()
     alone = arguments is None
     arguments = sys.argv[1:] if arguments is None else arguments
-    if not arguments or arguments[0] in ("-h", "--help"):
+    if arguments in ([], ["help"]) or arguments[0] in ("-h", "--help"):
         print(HELP.format(commands="\n".join(f"  {name:<10}{text}" for name, text in COMMANDS.items())))
         return 0
-    if arguments[0] in ("-V", "--version"):
+    if arguments[0] in ("-V", "--version", "version"):
         print(f"quell {__version__}")
         return 0
-    command, *rest = arguments
+    command, *rest = [*arguments[1:], "--help"] if arguments[0] == "help" else arguments
     if command in RENAMED:
         return _fail(f"`quell {command}` is now {RENAMED[command]}", 2)
     if command not in COMMANDS:

@@ -24,6 +24,7 @@ from quell.registry import COUNT, SIZE, Plain, Range
 from quell.update import Step
 from quell.update.first_order import Adam
 from quell.update.natural import Natural
+from quell.words import called_here
 
 Preset = Literal["tuned", "paper"]
 STRATEGIES = ("policy", "directions", "estimator", "step")
@@ -32,20 +33,6 @@ LONGEST_NAME = 200
 """Characters of a task's name."""
 KEYWORDS = ("method", "engine", "workers", "out", "name", "progress", "callbacks", "log")
 """What `quell.train` takes besides settings."""
-ELSEWHERE = {
-    **{"algo": ("method",), "algorithm": ("method",), "env_kwargs": ("task_settings",)},
-    **dict.fromkeys(("total_timesteps", "n_timesteps", "timesteps", "max_steps"), ("steps",)),
-    **dict.fromkeys(("n_envs", "num_envs", "num_workers", "n_jobs"), ("workers",)),
-    **dict.fromkeys(("learning_rate", "stepsize", "alpha"), ("lr", "kl")),
-    **dict.fromkeys(("popsize", "population_size", "n_delta"), ("pairs",)),
-    **dict.fromkeys(("noise_std", "delta_std", "stdev", "stdev_init"), ("sigma",)),
-    **dict.fromkeys(("n_steps", "num_steps", "batch_size"), ("batch_steps",)),
-    **dict.fromkeys(("wandb", "track", "logger"), ("log",)),
-    **{"callback": ("callbacks",), "verbose": ("progress",), "gae_lambda": ("trace",), "net_arch": ("hidden",)},
-    **{"eval_freq": ("eval_every",), "n_eval_episodes": ("eval_episodes",), "max_episode_steps": ("horizon",)},
-    **{"tensorboard_log": ("out",), "log_dir": ("out",), "logdir": ("out",), "save_freq": ("checkpoint_every",)},
-}
-"""What a setting is called in other libraries -> what it may be called here, whichever the chosen strategies read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,8 +206,8 @@ class Unread(UsageError):
         shortened = [key.rpartition(".")[2] for key in known if ".critic." not in key]
         here = [*self.others, *known, *shortened]
         refused = f"method {self.config.combination!r} reads no setting {spelled(self.name)!r}"
-        if there := [name for name in ELSEWHERE.get(self.name, ()) if name in here]:
-            return f"{refused}: what other libraries call so is {shown(there[0])} here"
+        if answer := called_here(self.name, here, shown, flags=spelled is flag):
+            return f"{refused}: {answer}"
         hint = did_you_mean(self.name, here, shown)
         if any(key.endswith(f".critic.{self.name}") for key in known):
             hint = f" (the critic's is {spelled(f'critic.{self.name}')})"

@@ -14,6 +14,7 @@ from quell import registry
 from quell.config import parse_value
 from quell.errors import UsageError, did_you_mean, flag
 from quell.registry import Plain
+from quell.words import called_here
 
 Form = TypeVar("Form")
 UNSET = tyro.conf.arg(help_behavior_hint="")
@@ -82,7 +83,9 @@ def parse(form: type[Form], arguments: list[str], *, prog: str, description: str
         given = word.partition("=")[0]
         name = given.removeprefix("--").replace("-", "_")
         if word.startswith("--") and not {name, name.removeprefix("no_")} & {"", "help", *known}:
-            raise UsageError(f"there is no option {given}{did_you_mean(name, known, flag)}; `{prog} --help` lists them")
+            answer = called_here(name, known, flag, flags=True)
+            hint = f": {answer}" if answer else f"{did_you_mean(name, known, flag)}; `{prog} --help` lists them"
+            raise UsageError(f"there is no option {given}{hint}")
     return checked(filled(form, arguments, prog, description))
 
 

@@ -17,6 +17,7 @@ from quell.tasks import Task, names
 from quell.terminal.streams import say
 from quell.terminal.tables import show
 from quell.training.methods import ASKED, Setting, explain, make_config
+from quell.words import SENTENCES
 
 DESCRIPTION = """Train a policy on TASK (`quell list tasks` lists them). Every setting can be changed. Writes
 <out>/<task>/<method>/<seed>-<time>/ and prints the result.
@@ -103,4 +104,7 @@ def _take_task(arguments: list[str], command: str) -> tuple[str, list[str]]:
     for i, word in enumerate(arguments):
         if word in names():
             return word, arguments[:i] + arguments[i + 1 :]
+    given = {word.partition("=")[0].removeprefix("--").replace("-", "_") for word in arguments}
+    if given & {"env", "env_id", "environment", "task"}:
+        raise UsageError(SENTENCES["env"][1].replace("quell train", f"quell {command}"))
     raise UsageError(f"which task? `quell {command} TASK [options]`; `quell list tasks` lists them")

@@ -42,7 +42,8 @@ def _hint(name: str) -> str:
 def get(name: str, **settings: Any) -> Task:
     """The task called `name` with its settings, e.g. `get("lqr", horizon=302, noise=0.5)`. `gym:ID` and `envpool:ID`
     name any environment those libraries know; settings other than horizon go to it. A name that ends in a version, such
-    as CartPole-v1, is Gymnasium's: the task is gym:CartPole-v1, and so it is called in every record."""
+    as CartPole-v1, is Gymnasium's: the task is gym:CartPole-v1, and so it is called in every record. Where quell has
+    the same task itself, as for HalfCheetah-v5, that is taken, unless there are settings for Gymnasium's."""
     if "horizon" in settings:
         settings["horizon"] = whole("horizon", settings["horizon"], least=1)
     for prefix, module in FOREIGN.items():
@@ -53,10 +54,11 @@ def get(name: str, **settings: Any) -> Task:
         raise UsageError(f"{name} is a script's own environment: pass it again, as in {again}")
     registry = _registry()
     if name not in registry and VERSIONED.fullmatch(name):
-        made = get(f"gym:{name}", **settings)
-        for ours in (ours for ours in registry if registry[ours]().original == f"gymnasium:{name}"):
-            warn_once(f"{made.name} is Gymnasium's own; the task {ours!r} is quell's, the same but faster, and tuned")
-        return made
+        ours = [ours for ours in registry if registry[ours]().original == f"gymnasium:{name}"]
+        if not ours or settings.keys() - {"horizon"}:
+            return get(f"gym:{name}", **settings)
+        warn_once(f"{name} is the task {ours[0]!r}, quell's own, faster and tuned; gym:{name} is Gymnasium's")
+        name = ours[0]
     if name not in registry:
         raise UsageError(f"unknown task {name!r}{_hint(name)}; `quell list tasks` lists them all")
     task = registry[name]
@@ -64,6 +66,8 @@ def get(name: str, **settings: Any) -> Task:
     for key in settings:
         if key not in allowed:
             hint = did_you_mean(key, allowed)
+            if (original := task().original or "").startswith("gymnasium:"):
+                hint += f" (gym:{original.partition(':')[2]} takes those of Gymnasium's)"
             raise UsageError(f"task {name!r} has no setting {key!r}{hint}; it has: {', '.join(allowed)}")
     made = tidy(task(**settings))
     check(made, "task_settings.")

@@ -332,8 +332,13 @@ def test_an_id_with_its_version_needs_nothing_in_front():
     task = tasks.get("CartPole-v1", horizon=7)
     assert task == tasks.get("gym:CartPole-v1", horizon=7)
     assert make_config("CartPole-v1") == make_config("gym:CartPole-v1"), "one name in records, and one preset"
-    with pytest.warns(UserWarning, match="the task 'hopper' is quell's, the same but faster"):
-        assert tasks.get("Hopper-v5").name == "gym:Hopper-v5"
+    with pytest.warns(
+        UserWarning, match=r"Hopper-v5 is the task 'hopper', quell's own, .*; gym:Hopper-v5 is Gymnasium's"
+    ):
+        assert tasks.get("Hopper-v5", horizon=7) == tasks.get("hopper", horizon=7)
+    assert tasks.get("Hopper-v5", frame_skip=8).name == "gym:Hopper-v5", "whose settings these are"
+    with pytest.raises(UsageError, match=r"task 'hopper' has no setting 'frame_skip' \(gym:Hopper-v5 takes"):
+        tasks.get("hopper", frame_skip=8)
 
 
 def test_an_id_that_a_script_registered_is_known_to_its_workers(tmp_path, monkeypatch):

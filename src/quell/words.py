@@ -1,0 +1,73 @@
+"""What other libraries (Stable-Baselines3, RL Zoo, CleanRL, EvoTorch, evosax) call what is set here."""
+
+from collections.abc import Callable, Collection
+
+from quell.errors import as_flags
+
+ELSEWHERE = {
+    **{"algo": ("method",), "algorithm": ("method",), "env_kwargs": ("task_settings",), "optimizer": ("step",)},
+    **dict.fromkeys(("total_timesteps", "n_timesteps", "timesteps", "max_steps", "num_timesteps"), ("steps",)),
+    **dict.fromkeys(("n_envs", "num_envs", "num_workers", "num_actors", "n_jobs"), ("workers", "jobs")),
+    **dict.fromkeys(("learning_rate", "stepsize", "alpha", "center_learning_rate"), ("lr", "kl")),
+    **dict.fromkeys(("popsize", "population_size", "n_delta"), ("pairs",)),
+    **dict.fromkeys(("noise_std", "delta_std", "stdev", "stdev_init"), ("sigma",)),
+    **dict.fromkeys(("n_steps", "num_steps"), ("batch_steps",)),
+    **{"batch_size": ("minibatch", "batch_steps"), "n_epochs": ("epochs",), "update_epochs": ("epochs",)},
+    **{"clip_range": ("clip",), "clip_coef": ("clip",), "target_kl": ("kl_stop", "kl"), "max_grad_norm": ("max_norm",)},
+    **dict.fromkeys(("normalize", "obs_norm", "observation_normalization", "norm_obs"), ("normalise_obs",)),
+    **{"callback": ("callbacks",), "gae_lambda": ("trace",), "net_arch": ("hidden",), "logger": ("log",)},
+    **{"eval_freq": ("eval_every",), "n_eval_episodes": ("eval_episodes", "episodes")},
+    **{"save_freq": ("checkpoint_every",), "max_episode_steps": ("horizon",), "log_dir": ("out",), "logdir": ("out",)},
+    **{"conf_file": ("config",), "hyperparams": ("config",), "n_trials": ("trials",), "n_seeds": ("seeds",)},
+}
+"""What a setting is called elsewhere -> what it may be called here, whichever of these the chosen strategies read."""
+
+_CALLBACKS = ("`callbacks=[...]`", "callbacks are given in Python: quell.train(..., callbacks=[MyCallback()])")
+_QUIET = ("`progress=False` hides the progress line", "the progress line goes to stderr: 2>/dev/null hides it")
+_MEAN = (
+    "training samples actions; `quell.evaluate` and `policy.predict(obs)` take the mean action",
+    "training samples actions; `quell eval` and `quell play` take the mean action, or sample with --sample",
+)
+_TASK = (
+    "the task comes first: quell.train('CartPole-v1', ...)",
+    "the task comes first, without a flag: quell train CartPole-v1 --method ppo",
+)
+_CPU = ("episodes run on CPUs: `workers=4` is how many", "episodes run on CPUs: --workers 4 is how many")
+_TENSORBOARD = (
+    "TensorBoard's files are always written, into the run's folder below `out`",
+    "TensorBoard's files are always written, into the run's folder below --out",
+)
+_NETWORK = (
+    "`hidden=[64, 64]` and `activation='tanh'` say what the network is",
+    "--hidden 64 64 and --activation tanh say what the network is",
+)
+_RESUME = ("quell.resume(path) continues a run", "`quell resume RUN` continues a run")
+_LIVE = ("`quell play RUN --live` shows a policy as it acts", "`quell play RUN --live` shows a policy as it acts")
+_WANDB = ("`log='wandb'`", "--log wandb (needs the extra wandb)")
+_TUNE = ("`quell tune TASK` searches for settings", "`quell tune TASK` searches for settings")
+_ENTROPY = ("no method here has an entropy bonus; `init_std` is how much actions vary at first",) * 2
+
+SENTENCES: dict[str, tuple[str, str]] = {
+    **dict.fromkeys(("callback", "callbacks"), _CALLBACKS),
+    **dict.fromkeys(("verbose", "quiet", "progress_bar", "progress"), _QUIET),
+    **dict.fromkeys(("deterministic", "stochastic"), _MEAN),
+    **dict.fromkeys(("env", "env_id", "environment", "task"), _TASK),
+    **dict.fromkeys(("device", "cuda", "gpu", "num_gpus"), _CPU),
+    **dict.fromkeys(("tensorboard_log", "tensorboard"), _TENSORBOARD),
+    **dict.fromkeys(("policy_kwargs",), _NETWORK),
+    **dict.fromkeys(("trained_agent", "load", "load_path"), _RESUME),
+    **dict.fromkeys(("render", "render_mode", "visualize"), _LIVE),
+    **dict.fromkeys(("wandb", "track"), _WANDB),
+    **dict.fromkeys(("optimize", "optimize_hyperparameters"), _TUNE),
+    **dict.fromkeys(("ent_coef", "entropy_coef"), _ENTROPY),
+}
+"""What there is no setting for -> what to do instead: in Python, and on the command line."""
+
+
+def called_here(name: str, known: Collection[str], shown: Callable[[str], str], *, flags: bool) -> str | None:
+    """A sentence on what another library's word stands for here; None if it is nobody's."""
+    if there := [one for one in ELSEWHERE.get(name, ()) if one in known]:
+        return f"what other libraries call so is {shown(there[0])} here"
+    if name not in SENTENCES:
+        return None
+    return as_flags(SENTENCES[name][1]) if flags else SENTENCES[name][0]
