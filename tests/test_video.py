@@ -65,6 +65,11 @@ def test_environments_of_ones_own(tmp_path: Path) -> None:
         film(trained(silent, tmp_path), tmp_path / "film.gif")
 
 
+def test_what_envpool_plays_gymnasium_draws(tmp_path: Path) -> None:
+    film(trained("bipedalwalker", tmp_path, horizon=10), tmp_path / "film.gif", seconds=0.2)
+    assert frames(tmp_path / "film.gif")[0].shape == (400, 600, 3)
+
+
 @pytest.mark.filterwarnings("ignore")  # of JAX, about the fork that starts ffmpeg
 def test_gif_needs_no_ffmpeg_and_mp4_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = trained("lqr-302", tmp_path, horizon=10)
@@ -122,3 +127,108 @@ def test_a_film_after_training_in_the_same_process(tmp_path: Path) -> None:
     """MuJoCo learns how to draw when it is imported: looking for tasks and engines, and training, must not do that."""
     in_a_process_of_its_own("-c", TRAIN_AND_FILM, str(tmp_path))
     assert frames(tmp_path / "film.gif")[0].shape == (48, 64, 3)
+
+
+FILLED = """
+import sys
+import quell
+from films import masks, share
+for name in sys.argv[1:]:
+    print(name, min(map(share, masks(quell.load(f"zoo:{name}"), 3.0, 0.5, (160, 120)))))
+"""
+
+
+def filled(names: list[str]) -> None:
+    benchmarks = Path(__file__).parents[1] / "benchmarks"
+    done = in_a_process_of_its_own("-c", f"import sys; sys.path.append({str(benchmarks)!r}){FILLED}", *names)
+    shares = {name: float(share) for name, share in (line.split() for line in done.stdout.splitlines())}
+    assert list(shares) == names
+    assert min(shares.values()) > 1 / 3, shares
+
+
+def test_the_robot_fills_a_third_of_the_picture() -> None:
+    """Of its width or height, always: of a planar robot that runs, and of a pole that needs room to swing."""
+    filled(["hopper", "dm-cartpole-swingup"])
+
+
+@pytest.mark.slow
+def test_every_robot_that_comes_with_quell_fills_a_third() -> None:
+    import films
+
+    from quell import zoo
+
+    filled([name for name in zoo.names() if films.measured(name)])
+
+
+DRESSED = """
+import numpy as np
+import quell
+from quell.video import choose_renderer
+choose_renderer(quell.task("halfcheetah"))
+from quell.tasks.studio import dressed
+for name in ("halfcheetah", "dm-quadruped-walk"):
+    simulator = quell.task(name, horizon=5).simulator(1)
+    simulator.reset([np.random.default_rng(0)])
+    model = simulator.models[0]
+    before, poses = model_bytes(model), [simulator.pose()] * 2
+    for _ in simulator.pictures(poses, 20, 64, 48):
+        pass
+    assert model_bytes(model) == before, name
+    assert model_bytes(dressed(model, 64, 48)) != before, name
+"""
+MODEL_BYTES = """
+import mujoco
+def model_bytes(model):
+    buffer = __import__("numpy").zeros(mujoco.mj_sizeModel(model), "uint8")
+    mujoco.mj_saveModel(model, None, buffer)
+    return buffer.tobytes()
+"""
+
+
+def test_the_camera_and_the_floor_leave_the_physics_alone() -> None:
+    """What a film changes about a model, it changes in a copy."""
+    in_a_process_of_its_own("-c", MODEL_BYTES + DRESSED)
+
+
+def test_pictures_come_evenly_whatever_the_length_of_a_step() -> None:
+    """20 a second; a step of 0.03 s has its pictures interpolated, quaternions along the arc."""
+    import mujoco
+
+    from quell.tasks.studio import between
+
+    model = mujoco.MjModel.from_xml_string(
+        "<mujoco><worldbody><body><freejoint/><geom size='.1'/></body></worldbody></mujoco>"
+    )
+    here, there = np.array([0, 0, 0, 1.0, 0, 0, 0]), np.array([2.0, 0, 0, np.sqrt(0.5), 0, 0, np.sqrt(0.5)])
+    middle = between(model, here, there, 0.5)
+    assert middle == pytest.approx([1, 0, 0, np.cos(np.pi / 8), 0, 0, np.sin(np.pi / 8)])
+
+
+def test_a_gif_has_one_palette_and_plays_at_the_speed_of_the_world(tmp_path: Path) -> None:
+    result = trained("roboschool-pong", tmp_path, horizon=60)
+    film(result, tmp_path / "film.gif", seconds=1, size=(64, 48))
+    from PIL import Image
+
+    with Image.open(tmp_path / "film.gif") as image:
+        durations = []
+        for number in range(image.n_frames):  # type: ignore[attr-defined]
+            image.seek(number)
+            durations.append(image.info["duration"])
+    assert sum(durations) / 1000 == pytest.approx(1, abs=0.1)
+    assert own_tables((tmp_path / "film.gif").read_bytes()) == 0, "a frame with colours of its own"
+
+
+def own_tables(gif: bytes) -> int:
+    """How many pictures of a GIF bring a table of colours: of its blocks, what starts with a comma is a picture."""
+    at, count = 13 + (3 * (2 << (gif[10] & 7)) if gif[10] & 128 else 0), 0
+    while gif[at] != ord(";"):
+        if gif[at] == ord(","):
+            flags = gif[at + 9]
+            count += flags >> 7
+            at += 11 + (3 * (2 << (flags & 7)) if flags & 128 else 0)
+        else:
+            at += 2
+        while gif[at]:
+            at += gif[at] + 1
+        at += 1
+    return count

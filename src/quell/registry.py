@@ -80,7 +80,7 @@ THOUSANDS = {"k": 10**3, "m": 10**6, "g": 10**9}
 DISCOUNT = Range(above=0, high=1)
 
 
-PHYSICS = ("quell.tasks.mujoco", "quell.rollout.cpu.worker")
+PHYSICS = ("quell.tasks.mujoco", "quell.tasks.studio", "quell.rollout.cpu.worker")
 """Modules that import MuJoCo: a list of names needs none, and a film chooses how MuJoCo draws before its import."""
 
 

@@ -4,6 +4,7 @@ import importlib
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from quell.tasks.base import Task
 from quell.types import Array
 
 Size = tuple[int, int]  # width and height, in pixels
+PICTURES_PER_SECOND = 20
+COLOURS = 32  # of a GIF: half the size of 64, and nobody sees it
 RENDERERS = ("egl", "osmesa")
 WHAT_TO_INSTALL = (
     "no off-screen renderer works; on Debian or Ubuntu: apt-get install libegl1 libgl1-mesa-dri (MUJOCO_GL=egl) "
@@ -61,35 +64,38 @@ def film(
 ) -> float:
     """Write the first `seconds` (simulated time) of an episode to an mp4 or gif; returns the whole episode's return.
 
-    It is the first episode of `evaluate` with this seed. Environments of others are drawn in their own size.
+    It is the first episode of `evaluate` with this seed (of `bipedalwalker`, whose simulator draws nothing, another).
+    Environments of others are drawn in their own size.
     """
     seed = whole("seed", seed)
     check_film(path)
     task = result.task.filmed()
-    _choose_renderer(task)
-    simulator = task.simulator(1)
-    picture = getattr(simulator, "picture", None)
-    if picture is None:
+    choose_renderer(task)
+    simulator: Any = task.simulator(1)
+    later = hasattr(simulator, "pose")  # drawn when all poses are known: the camera is to suit them all
+    take = simulator.pose if later else getattr(simulator, "picture", None)
+    if take is None:
         raise UsageError(f"task {task.name!r} has nothing to show: it has no pictures")
-    speed = simulator.steps_per_second  # type: ignore[attr-defined]
-    every = max(1, round(speed / 25))  # about 25 pictures per second
+    speed = simulator.steps_per_second
+    every = 1 if later else max(1, round(speed / PICTURES_PER_SECOND))
     environment, noise = (generator(seed, one, 0, 0) for one in (Purpose.FRESH_ENVIRONMENT, Purpose.FRESH_ACTION))
     bounded = to_environment(result.policy.policy, getattr(simulator, "bounds", None)) or (lambda actions: actions)
-    obs, total, frames = simulator.reset([environment]), 0.0, []
+    obs, total, taken = simulator.reset([environment]), 0.0, []
     for t in range(task.horizon):
         if t % every == 0 and t < seconds * speed:
-            frames.append(_draw(picture, size))
+            taken.append(take() if later else _drawn(take, *size))
         action = result.policy.draw(obs, noise if sample else None)
         obs, reward, ended = simulator.step(bounded(action), np.ones(1, bool))
         total += float(reward[0])
         if ended[0] or getattr(simulator, "truncated", ended)[0]:
             break
+    frames = _drawn(lambda: list(simulator.pictures(taken, PICTURES_PER_SECOND, *size))) if later else taken
     with naming(path):
-        _write(path, frames, speed / every)
+        _write(path, frames, PICTURES_PER_SECOND if later else speed / every)
     return total
 
 
-def _choose_renderer(task: Task) -> None:
+def choose_renderer(task: Task) -> None:
     """For what is drawn by MuJoCo, which reads the choice when it is first imported, or by SDL: no window."""
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     if task.engine in ("mujoco", "gymnasium") and "MUJOCO_GL" not in os.environ:
@@ -102,9 +108,9 @@ def _choose_renderer(task: Task) -> None:
                 raise
 
 
-def _draw(picture: Any, size: Size) -> Array:
+def _drawn(draw: Callable[..., Any], *given: Any) -> Any:
     try:
-        return np.asarray(picture(*size))
+        return draw(*given)
     except UsageError:
         raise
     except Exception as error:
@@ -114,11 +120,19 @@ def _draw(picture: Any, size: Size) -> Array:
 
 def _write(path: Path, frames: list[Array], fps: float) -> None:
     if path.suffix == ".gif":
-        from PIL import Image
-
-        first, *rest = [Image.fromarray(frame).quantize(64, dither=Image.Dither.NONE) for frame in frames]
-        first.save(path, save_all=True, append_images=rest, duration=1000 / fps, loop=0)
+        _write_gif(path, frames, fps)
         return
     import imageio.v3 as imageio
 
     imageio.imwrite(path, np.stack(frames), fps=fps, codec="libx264", macro_block_size=2)
+
+
+def _write_gif(path: Path, frames: list[Array], fps: float) -> None:
+    """One palette for the whole film: a colour that stands still costs nothing, and nothing flickers."""
+    from PIL import Image
+
+    some = frames[:: max(1, len(frames) // 8)]
+    palette = Image.fromarray(np.concatenate(some)).quantize(COLOURS, kmeans=2, dither=Image.Dither.NONE)
+    first, *rest = [Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
+    hundredths = max(2, round(100 / fps))  # a GIF's clock; browsers play what is faster than 2 slowly
+    first.save(path, save_all=True, append_images=rest, palette=palette.getpalette(), duration=10 * hundredths, loop=0)

@@ -12,6 +12,7 @@ from quell.errors import UsageError
 from quell.types import Array as Array
 
 State = Mapping[str, Any]  # named physics arrays, each with the members on the leading axis: {"qpos": [m, nq], ...}
+SKY, FLOOR, TILE = (222, 230, 238), (196, 206, 214), (184, 195, 205)  # behind and below a robot that is filmed
 Draws = tuple[Any, ...]
 """Arrays of random numbers, all that an episode needs: taken from its generator once, at the start."""
 
@@ -19,8 +20,10 @@ Draws = tuple[Any, ...]
 class Simulator(Protocol):
     """`m` episodes of one task advancing together; member i's randomness comes from its own generator.
 
-    It may also have `bounds` (lowest, highest action), `picture(width, height)` with `steps_per_second`, for films, and
-    `truncated` [k]: members whose environment, somebody else's, ended the episode short of a terminal state, for good.
+    It may also have `bounds` (lowest, highest action); `truncated` [k]: members whose environment, somebody else's,
+    ended the episode short of a terminal state, for good; and for films `steps_per_second` with
+    `picture(width, height)`, or with `pose()` and `pictures(poses, per_second, width, height)`, whose camera can suit
+    all the poses of a film.
     """
 
     def reset(self, generators: Sequence[np.random.Generator]) -> Array:

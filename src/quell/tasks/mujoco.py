@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mujoco
 import numpy as np
 
 from quell.tasks.base import Array, MujocoTask, Terrain
+
+if TYPE_CHECKING:
+    from quell.tasks.studio import Studio
 
 HISTORY_STEPS = 64  # whose rewards are computed at once, unless
 HISTORY_BYTES = 256 << 10  # their states would crowd the physics out of the cache
@@ -127,7 +130,6 @@ class MujocoSimulator:
         self._advances = [member.advance for member in self.members]
         self._views = {field: [getattr(data, field).reshape(-1) for data in self.data] for field in task.fields}
         self._count = 0
-        self._renderer: Any = None
         self.steps_per_second = 1 / (first.opt.timestep * task.frame_skip)
 
     def reset(self, generators: Sequence[np.random.Generator]) -> Array:
@@ -206,18 +208,25 @@ class MujocoSimulator:
         low, high = model.actuator_ctrlrange.astype(np.float32).T
         return np.where(limited, low, -np.inf), np.where(limited, high, np.inf)
 
-    def picture(self, width: int, height: int) -> Array:
-        """What the first member looks like now, seen by a camera that follows it."""
-        if self._renderer is None:
-            self._renderer = mujoco.Renderer(self.models[0], height, width)
-            self._camera = mujoco.MjvCamera()
-            mujoco.mjv_defaultFreeCamera(self.models[0], self._camera)
-            if self.models[0].nbody > 1:
-                self._camera.type, self._camera.trackbodyid = mujoco.mjtCamera.mjCAMERA_TRACKING, 1
+    def pose(self) -> Array:
+        """What `pictures` needs to draw the first member as it is now."""
+        return self.data[0].qpos.copy()
+
+    @contextmanager
+    def studio(self, poses: Sequence[Array], width: int, height: int) -> Iterator["Studio"]:
+        """What draws the first member in the poses of one episode, step by step."""
+        from quell.tasks.studio import Studio
+
         self.members[0].show_unseen(True)
-        self._renderer.update_scene(self.data[0], self._camera)
+        studio = Studio(self.models[0], poses, 1 / self.steps_per_second, width, height)
         self.members[0].show_unseen(False)
-        return self._renderer.render()
+        with studio.renderer:
+            yield studio
+
+    def pictures(self, poses: Sequence[Array], per_second: float, width: int, height: int) -> Iterator[Array]:
+        """The first member in these poses, seen by a camera that suits them all."""
+        with self.studio(poses, width, height) as studio:
+            yield from studio.pictures(per_second)
 
 
 def load_model(source: str, *, assets: dict[str, bytes] | None = None) -> Any:

@@ -137,5 +137,12 @@ class BipedalWalker(Task):
         require("envpool", f"task {self.name!r}")
         return from_id("BipedalWalker-v3", self.horizon).simulator(members)
 
+    def filmed(self) -> Task:
+        """Gymnasium's own, because EnvPool draws nothing: another episode, of the same walker."""
+        from quell.tasks.foreign import gym
+
+        require("box2d", f"a film of {self.name!r}, which Gymnasium draws")
+        return gym.from_id("BipedalWalker-v3", self.horizon).filmed()
+
 
 TASKS = [BipedalWalker]

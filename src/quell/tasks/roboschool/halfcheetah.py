@@ -19,12 +19,17 @@ from typing import Any
 import numpy as np
 
 from quell.errors import require
-from quell.tasks.base import Array, State, Task, within
+from quell.tasks.base import FLOOR, SKY, Array, State, Task, within
 
 DT = 0.0165
 JOINTS = [4, 6, 8, 10, 12, 14]  # bthigh bshin bfoot fthigh fshin ffoot
 TORQUES = 0.9 * np.array([120.0, 90, 60, 140, 60, 30])
 TORSO = 3
+COLOUR, HEIGHT, DISTANCE = (
+    [0.8, 0.55, 0.3, 1],
+    0.6,
+    2.2,
+)  # of a film: the cheetah's, and where the camera looks and stands
 LIMBS = [5, 7, 9, 11, 13, 15]  # the links that the joints move
 TRACKED = [15, 13, 11, 9, 7, 5]  # ffoot fshin fthigh bfoot bshin bthigh: contacts, in the observation's order
 LEGS = [1, 2, 4, 5]  # of those, the shins and thighs, which must not touch the floor
@@ -78,6 +83,10 @@ class CheetahSimulator:
         """What the first member looks like now."""
         return self._worlds[0].picture(self.state["torso"][0].tolist(), width, height)
 
+    def mask(self, width: int, height: int) -> Array:
+        """Where it is in that picture."""
+        return self._worlds[0].mask(self.state["torso"][0].tolist(), width, height)
+
 
 def relative(joint: Any, limits: Array) -> Any:
     """Joint position within its range, -1 to 1."""
@@ -128,14 +137,15 @@ class World:
         p.setDefaultContactERP(0.9, self._id)
         p.setPhysicsEngineParameter(fixedTimeStep=DT, numSubSteps=4, numSolverIterations=5, **here)
         p.setPhysicsEngineParameter(restitutionVelocityThreshold=0.0, deterministicOverlappingPairs=1, **here)
-        (floor,) = p.loadSDF(str(data / "plane_stadium.sdf"), **here)
+        (self._floor,) = p.loadSDF(str(data / "plane_stadium.sdf"), **here)
         flags = p.URDF_USE_SELF_COLLISION | p.URDF_USE_SELF_COLLISION_EXCLUDE_ALL_PARENTS
         (self._body,) = p.loadMJCF(str(data / "mjcf" / "half_cheetah.xml"), flags=flags, **here)
-        p.changeDynamics(floor, -1, lateralFriction=0.8, restitution=0.5, **here)
+        p.changeDynamics(self._floor, -1, lateralFriction=0.8, restitution=0.5, **here)
         for link in range(-1, 16):
             p.changeDynamics(self._body, link, restitution=0.5, **here)
         for joint in range(16):  # switch off the motors that PyBullet adds to hold joints still
             p.setJointMotorControl2(self._body, joint, p.VELOCITY_CONTROL, force=0, **here)
+        self._painted = False
         self._start = p.saveState(self._id)
         self.limits = np.array([p.getJointInfo(self._body, joint, self._id)[8:10] for joint in JOINTS]).T  # [2, 6]
 
@@ -175,12 +185,30 @@ class World:
         state["clash"][member] = len(clashing.intersection(TRACKED))
 
     def picture(self, target: list[float], width: int, height: int) -> Array:
-        """Seen from the side, drawn by PyBullet's own renderer, which needs no display."""
-        p = self._p
-        view = p.computeViewMatrixFromYawPitchRoll(target, distance=2.5, yaw=0, pitch=-15, roll=0, upAxisIndex=2)
-        lens = p.computeProjectionMatrixFOV(60, width / height, 0.1, 100)
-        shot = p.getCameraImage(width, height, view, lens, renderer=p.ER_TINY_RENDERER, physicsClientId=self._id)
-        return np.reshape(shot[2], (height, width, 4))[:, :, :3].astype(np.uint8)
+        """Seen from the side, drawn by PyBullet's own renderer, which needs no display; the floor in calm colours."""
+        image, shown = self._shot(target, width, height)
+        ground = (FLOOR + (image - image[shown == self._floor].mean(axis=0)) / 8).clip(0, 255)
+        image = np.where((shown == self._floor)[:, :, None], ground, image)
+        image[shown < 0] = SKY
+        return image.astype(np.uint8)
+
+    def mask(self, target: list[float], width: int, height: int) -> Array:
+        """Where the cheetah is in the picture."""
+        return self._shot(target, width, height)[1] == self._body
+
+    def _shot(self, target: list[float], width: int, height: int) -> tuple[Array, Array]:
+        """(picture, whose pixel it is)."""
+        p, here = self._p, {"physicsClientId": self._id}
+        if not self._painted:  # shapes that are drawn, which an episode does without
+            for link in range(-1, p.getNumJoints(self._body, **here)):
+                p.changeVisualShape(self._body, link, rgbaColor=COLOUR, **here)
+            self._painted = True
+        at = [target[0], target[1], HEIGHT]
+        view = p.computeViewMatrixFromYawPitchRoll(at, distance=DISTANCE, yaw=0, pitch=-10, roll=0, upAxisIndex=2)
+        lens = p.computeProjectionMatrixFOV(40, width / height, 0.1, 100)
+        light = {"lightDirection": [-1, -2, 3], "shadow": 1, "lightAmbientCoeff": 0.6, "lightDiffuseCoeff": 0.5}
+        shot = p.getCameraImage(width, height, view, lens, renderer=p.ER_TINY_RENDERER, **light, **here)
+        return np.reshape(shot[2], (height, width, 4))[:, :, :3].astype(float), np.reshape(shot[4], (height, width))
 
 
 @contextmanager
