@@ -18,12 +18,12 @@ from quell.earlier import translated
 from quell.errors import UsageError, did_you_mean, flag
 from quell.estimate import Estimator
 from quell.estimate.es import Es
+from quell.fit import check_fit
 from quell.perturb.gaussian import Gaussian
 from quell.policy import GaussianPolicy
 from quell.registry import COUNT, SIZE, Plain, Range
 from quell.update import Step
 from quell.update.first_order import Adam
-from quell.update.natural import Natural
 from quell.words import called_here
 
 Preset = Literal["tuned", "paper"]
@@ -131,20 +131,9 @@ class Config:
                 raise UsageError(text) from None
         if any(isinstance(getattr(self, name), registry.Elsewhere) for name in STRATEGIES):
             return self
-        if self.estimator.needs.perturbed != (self.directions.sigma > 0):
-            verb = "needs" if self.estimator.needs.perturbed else "does not take"
-            raise UsageError(f"estimator {registry.name_of(self.estimator)} {verb} perturbations (directions)")
-        if self.directions.needs_metric and getattr(type(self.step), "metric", Step.metric) is Step.metric:
-            asked = f"{registry.name_of(self.directions)} with nats={self.directions.nats:g}"
-            raise UsageError(f"directions {asked} need the metric of a step: take `step='natural'`")
+        check_fit(self.estimator, self.directions, self.policy, self.step)
         if self.target is not None and not self.eval_every:
             raise UsageError("target is looked at in evaluations: eval_every must be at least 1")
-        if getattr(self.estimator, "line_search", False) and not self.step.states:
-            raise UsageError(f"`line_search=True` is not read with step {registry.name_of(self.step)}: take natural")
-        acting = self.policy.stochastic or self.estimator.needs.trajectories  # which the method itself complains about
-        if isinstance(self.step, Natural) and not acting:
-            why = "as long as a divergence of its action distributions allows, and a deterministic policy has none"
-            raise UsageError(f"`step='natural'` is {why}: take `step='adam'`, or `policy='gaussian'`")
         if self.shared_noise and not self.policy.stochastic:
             raise UsageError("`shared_noise=True` is not read with a deterministic policy: it has no action noise")
         if self.shared_noise and self.shared_reset and not self.directions.sigma:

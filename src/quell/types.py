@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quell.errors import QuellError
 from quell.keys import Stream
 
 Array = NDArray[Any]
@@ -180,12 +181,17 @@ class Pair:
     sigma: Any = None  # of this batch, where it is not the directions' own
 
 
-def misfit(stored: Array | None, fresh: Any, *, exactly: bool = True) -> str | None:
-    """What is wrong with an array that should stand for a fresh one: its shape, its type (if `exactly`), its numbers.
+def check_restored(what: str, stored: Array | None, fresh: Any, *, exactly: bool = True) -> None:
+    """Raise QuellError unless an array of a checkpoint can stand for a fresh one: its shape, type, numbers.
 
-    Where the fresh one has NaN or infinities itself, as what nothing was measured of yet, so may the other.
+    The type counts if `exactly`. Where the fresh one has NaN or infinities itself, as what nothing was measured of
+    yet, so may the other.
     """
-    wanted = np.asarray(fresh)
+    if wrong := _misfit(stored, np.asarray(fresh), exactly=exactly):
+        raise QuellError(f"the checkpoint's {what:.80} does not fit this configuration: {wrong}")
+
+
+def _misfit(stored: Array | None, wanted: Array, *, exactly: bool) -> str | None:
     if stored is None:
         return "it is missing"
     if stored.shape != wanted.shape or (exactly and stored.dtype != wanted.dtype):

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from quell import registry
-from quell.errors import UsageError
 from quell.estimate import Problem, Rows
 from quell.estimate.reduce import calm
+from quell.fit import check_fit
 from quell.keys import Stream
 from quell.measure.points import Point
 from quell.measure.rows import Row, unit
@@ -157,14 +157,9 @@ class Session:
 
 
 def _check(row: Row, problem: Problem) -> None:
-    needs = row.estimator.needs
     if registry.is_strategy(row.estimator):
         registry.check(row.estimator, f"{row.name}: ")
-    if needs.perturbed != (problem.directions.sigma > 0):
-        verb = "needs" if needs.perturbed else "does not take"
-        raise UsageError(f"{row.name}: this estimator {verb} perturbations (directions)")
-    if needs.trajectories and not problem.policy.stochastic:
-        raise UsageError(f"{row.name} needs a stochastic policy: its policy gradient is not defined without")
+    check_fit(row.estimator, problem.directions, problem.policy, who=row.name)
 
 
 def _store(iterations: int, dim: int) -> Array:

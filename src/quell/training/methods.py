@@ -14,13 +14,13 @@ from quell.config import STRATEGIES, Config, Preset, flatten, full_name, replace
 from quell.errors import UsageError, require
 from quell.estimate import Problem
 from quell.estimate.actor_critic import ActorCritic
+from quell.fit import check_fit
 from quell.limits import require_memory
 from quell.perturb import Unperturbed
 from quell.perturb.gaussian import Gaussian
 from quell.policy.network import Policy
 from quell.presets import METHODS, Method, default_method, layers, method_name
 from quell.tasks.base import Task
-from quell.update.natural import Natural
 
 
 @dataclass(frozen=True)
@@ -192,14 +192,8 @@ def make_policy(config: Config, task: Task) -> Policy:
     if task.discrete != chosen.discrete:
         wanted = "categorical" if task.discrete else "gaussian or deterministic"
         raise UsageError(f"task {task.name!r} needs a {wanted} policy, not {chosen.name} (policy)")
-    known = not isinstance(config.estimator, registry.Elsewhere)  # else a run is being loaded, not trained
-    if not chosen.stochastic and known and config.estimator.needs.trajectories:
-        raise UsageError(
-            f"method {config.combination!r} needs a stochastic policy: its policy gradient is not defined without"
-        )
     made: Policy = chosen.make(task)
-    if made.own and isinstance(config.step, Natural):
-        raise UsageError("the natural step knows quell's own networks alone: with yours, use step='adam' or another")
+    check_fit(config.estimator, config.directions, made, config.step)
     return made
 
 

@@ -14,7 +14,7 @@ from quell.estimate import Problem
 from quell.policy.network import Policy
 from quell.registry import is_own
 from quell.runs.checkpoint import Saved
-from quell.types import Array, ObsStats, State, misfit
+from quell.types import Array, ObsStats, State, check_restored
 from quell.update import Step, from_arrays, to_arrays
 
 COUNTERS = ("iteration", "steps", "eval_steps", "seconds", "trouble", "trouble_in_a_row", "episode_length")
@@ -107,8 +107,7 @@ class TrainState:
         if strange := memory.keys() - fresh.keys():
             raise QuellError(f"this configuration has no {f'estimator.{min(strange)}':.80}, which the checkpoint holds")
         for name, array in fresh.items():
-            if wrong := misfit(memory.get(name), array, exactly=exactly):
-                raise QuellError(f"the checkpoint's estimator.{name} does not fit this configuration: {wrong}")
+            check_restored(f"estimator.{name}", memory.get(name), array, exactly=exactly)
         step = from_arrays(config.step, problem.policy, newest.theta, arrays)
         _check_facts(facts, COUNTERS)
         counters = {name: facts[name] for name in COUNTERS}
@@ -133,8 +132,7 @@ def _learned(policy: Policy, saved: Saved, prefix: str) -> Learned:
     wanted = {"theta": np.zeros(policy.dim, np.float32), **{f"obs.{n}": np.zeros(policy.obs_size) for n in SUMS}}
     wanted |= {"score": np.zeros(1)} if prefix else {}
     for name, fresh in wanted.items():
-        if wrong := misfit(arrays.get(prefix + name), fresh):
-            raise QuellError(f"the checkpoint's {prefix}{name} does not fit this configuration: {wrong}")
+        check_restored(prefix + name, arrays.get(prefix + name), fresh)
     _check_facts(facts, [prefix + name for name in ("iteration", "steps", "obs_count")])
     obs = ObsStats(facts[f"{prefix}obs_count"], arrays[f"{prefix}obs.total"], arrays[f"{prefix}obs.squares"])
     score = float(arrays[f"{prefix}score"].sum()) if prefix else math.nan

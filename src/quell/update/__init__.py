@@ -10,11 +10,10 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from quell.errors import QuellError
 from quell.policy.fisher import Metric
 from quell.policy.network import Policy
 from quell.registry import is_own
-from quell.types import Array, Metrics, misfit, namespace
+from quell.types import Array, Metrics, check_restored, namespace
 
 
 @dataclass(frozen=True)
@@ -122,6 +121,5 @@ def from_arrays(step: Step, policy: Policy, theta: Array, arrays: dict[str, Arra
     leaves, tree = jax.tree.flatten(step.init(policy, theta))
     stored = [arrays.get(f"optimiser.{i}") for i in range(len(leaves))]
     for i, (there, leaf) in enumerate(zip(stored, leaves, strict=True)):
-        if wrong := misfit(there, leaf, exactly=is_own("step", step)):
-            raise QuellError(f"the checkpoint's optimiser.{i} does not fit this configuration: {wrong}")
+        check_restored(f"optimiser.{i}", there, leaf, exactly=is_own("step", step))
     return jax.tree.unflatten(tree, stored)

@@ -1,0 +1,42 @@
+"""Which strategies fit together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from quell import registry
+from quell.errors import UsageError
+from quell.update import Step
+from quell.update.natural import Natural
+
+
+def check_fit(estimator: Any, directions: Any, policy: Any, step: Any = None, *, who: str = "") -> None:
+    """Raise UsageError for strategies that cannot be used with one another.
+
+    `policy` is the network, or the settings that it will be made from; `who` is what the estimator is called.
+    """
+    if any(isinstance(part, registry.Elsewhere) for part in (estimator, directions, policy, step)):
+        return  # a run is being loaded, not trained: what its strategies need is not known
+    who, needs = who or f"estimator {registry.name_of(estimator)}", estimator.needs
+    if needs.perturbed != (directions.sigma > 0):
+        verb = "needs" if needs.perturbed else "does not take"
+        raise UsageError(f"{who} {verb} perturbations (directions)")
+    if needs.trajectories and not policy.stochastic:
+        raise UsageError(f"{who} needs a stochastic policy: its policy gradient is not defined without")
+    if step is not None:
+        _check_step(estimator, directions, policy, step)
+
+
+def _check_step(estimator: Any, directions: Any, policy: Any, step: Any) -> None:
+    if directions.needs_metric and getattr(type(step), "metric", Step.metric) is Step.metric:
+        asked = f"{registry.name_of(directions)} with nats={directions.nats:g}"
+        raise UsageError(f"directions {asked} need the metric of a step: take `step='natural'`")
+    if getattr(estimator, "line_search", False) and not step.states:
+        raise UsageError(f"`line_search=True` is not read with step {registry.name_of(step)}: take natural")
+    if not isinstance(step, Natural):
+        return
+    if not policy.stochastic:
+        why = "as long as a divergence of its action distributions allows, and a deterministic policy has none"
+        raise UsageError(f"`step='natural'` is {why}: take `step='adam'`, or `policy='gaussian'`")
+    if getattr(policy, "own", False):
+        raise UsageError("the natural step knows quell's own networks alone: with yours, use step='adam' or another")
