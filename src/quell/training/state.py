@@ -114,8 +114,7 @@ class TrainState:
         state = TrainState(newest.theta, step, memory, newest.obs, **counters, best=best)
         changes = {name.removeprefix(CHANGED): a for name, a in arrays.items() if name.startswith(CHANGED)}
         for name, array in changes.items():
-            if wrong := misfit(array, np.zeros(1)):
-                raise QuellError(f"the checkpoint's {CHANGED}{name} does not fit this configuration: {wrong}")
+            check_restored(CHANGED + name, array, np.zeros(1))
         try:
             return state.change(config.step, {name: array[0] for name, array in changes.items()})
         except UsageError as error:
