@@ -13,6 +13,10 @@ from quell.config import STRATEGIES, Config
 TARGET = Path(__file__).parents[1] / "src" / "quell" / "keywords.py"
 OWN = ("task", "method", "preset")
 """What `quell.train` names itself."""
+OBJECTS = {
+    name: f"{kind} | Mapping[str, Any] | str" for name, kind in (("directions", "Kind"), ("policy", "PolicySettings"))
+}
+"""Strategies that have to be what quell says they are; a step may be optax's, an estimator of any shape."""
 HEAD = '''"""The settings that `quell.train` and `quell.resume` take, for type checkers and editors.
 
 Made from the strategies' fields by `python docs/make_keywords.py`. A setting is called by its last name here (`lr`,
@@ -21,6 +25,9 @@ Made from the strategies' fields by `python docs/make_keywords.py`. A setting is
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
+
+from quell.perturb import Kind
+from quell.policy import PolicySettings
 
 
 class Settings(TypedDict, total=False):
@@ -34,7 +41,7 @@ def fields() -> dict[str, str]:
     found: dict[str, set[str]] = {}
     for name, hint in registry.hints(Config).items():
         if name not in OWN:
-            found[name] = {"Any"} if name in STRATEGIES else {spelled(hint)}
+            found[name] = {OBJECTS.get(name, "Any")} if name in STRATEGIES else {spelled(hint)}
     for kind in registry.KINDS:
         for cls in registry.table(kind).values() if kind != "engine" else ():
             for name, hint in registry.hints(cls).items():

@@ -14,6 +14,7 @@ from quell.estimate import Problem
 from quell.keys import Stream
 from quell.keywords import Settings
 from quell.perturb import Unperturbed
+from quell.policy import PolicySettings
 from quell.presets import instead
 from quell.rollout import Compute
 from quell.runs.checkpoint import load_newest
@@ -264,7 +265,7 @@ def load(
     at: int | None = None,
     checkpoint: Checkpoint = "newest",
     env: Any = None,
-    policy: Any = None,
+    policy: PolicySettings | None = None,
     trust_files: bool = False,
 ) -> Result:
     """A run's policy and history, from its newest intact checkpoint (or the newest up to iteration `at`).

@@ -19,8 +19,9 @@ from quell.errors import UsageError, did_you_mean, flag
 from quell.estimate import Estimator
 from quell.estimate.es import Es
 from quell.fit import check_fit
+from quell.perturb import Kind
 from quell.perturb.gaussian import Gaussian
-from quell.policy import GaussianPolicy
+from quell.policy import GaussianPolicy, PolicySettings
 from quell.registry import COUNT, SIZE, Plain, Range
 from quell.update import Step
 from quell.update.first_order import Adam
@@ -87,9 +88,9 @@ class Config:
     """How many of the newest checkpoints are kept."""
     max_trouble: Annotated[int, SIZE] = 10
     """Stop after this many iterations in a row without a usable gradient."""
-    policy: Any = field(default_factory=GaussianPolicy)
+    policy: PolicySettings = field(default_factory=GaussianPolicy)
     """The policy: gaussian or deterministic for continuous actions, categorical for discrete ones."""
-    directions: Any = field(default_factory=Gaussian)
+    directions: Kind = field(default_factory=Gaussian)
     """How perturbations are drawn."""
     estimator: Estimator = field(default_factory=Es)
     """How a gradient is formed from the episodes."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from quell import registry
 from quell.errors import UsageError
+from quell.estimate import Estimator
+from quell.perturb import Kind
+from quell.policy import Policy, PolicySettings
 from quell.update import Step
 from quell.update.natural import Natural
 
 
-def check_fit(estimator: Any, directions: Any, policy: Any, step: Any = None, *, who: str = "") -> None:
+def check_fit(
+    estimator: Estimator, directions: Kind, policy: PolicySettings | Policy, step: Step | None = None, *, who: str = ""
+) -> None:
     """Raise UsageError for strategies that cannot be used with one another.
 
     `policy` is the network, or the settings that it will be made from; `who` is what the estimator is called.
@@ -27,7 +30,7 @@ def check_fit(estimator: Any, directions: Any, policy: Any, step: Any = None, *,
         _check_step(estimator, directions, policy, step)
 
 
-def _check_step(estimator: Any, directions: Any, policy: Any, step: Any) -> None:
+def _check_step(estimator: Estimator, directions: Kind, policy: PolicySettings | Policy, step: Step) -> None:
     if directions.needs_metric and getattr(type(step), "metric", Step.metric) is Step.metric:
         asked = f"{registry.name_of(directions)} with nats={directions.nats:g}"
         raise UsageError(f"directions {asked} need the metric of a step: take `step='natural'`")

@@ -7,6 +7,9 @@ Made from the strategies' fields by `python docs/make_keywords.py`. A setting is
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
+from quell.perturb import Kind
+from quell.policy import PolicySettings
+
 
 class Settings(TypedDict, total=False):
     """What a run is trained with; `quell train TASK --show` has what each means and its value."""
@@ -25,7 +28,7 @@ class Settings(TypedDict, total=False):
     damping: float
     decay: float
     delay: float
-    directions: Any
+    directions: Kind | Mapping[str, Any] | str
     discount: Any
     epochs: float
     eps: float
@@ -60,7 +63,7 @@ class Settings(TypedDict, total=False):
     output_scale: float
     pairs: float
     per_step: float
-    policy: Any
+    policy: PolicySettings | Mapping[str, Any] | str
     rank: float
     rate: float
     schedule: Literal["constant", "linear"]

@@ -204,7 +204,7 @@ def test_presets_and_methods_change_the_defaults() -> None:
     assert (default["estimator.metric"], default["step"]) == ("step", "natural")
     assert make_config("lqr", "ppo-paper+m+s").normalise_obs
     assert make_config("lqr", "ppo-paper+m+s").estimator.needs.updates == 10
-    assert make_config("lqr", "det").policy.name == "deterministic"
+    assert flatten(make_config("lqr", "det"))["policy"] == "deterministic"
     assert tuned["policy.output_scale"] == 0.1
 
 
@@ -221,7 +221,7 @@ def test_the_paper_preset_starts_small_with_every_policy() -> None:
     for overrides in ({"policy.output_scale": 1.0, "policy.init_std": 1.0}, {"output_scale": 1.0, "init_std": 1.0}):
         large = flatten(make_config("swimmer", "cv", "paper", overrides))
         assert (large["policy.output_scale"], large["policy.init_std"]) == (1.0, 1.0)
-    assert make_config("swimmer", "ars", "paper").policy.output_scale == 0.01
+    assert flatten(make_config("swimmer", "ars", "paper"))["policy.output_scale"] == 0.01
     own = DeterministicPolicy(output_scale=0.5)
     assert make_config("swimmer", "es", "paper", {"policy": own}).policy == own
     named = make_config("swimmer", "es", "paper", {"policy": "deterministic"}).policy

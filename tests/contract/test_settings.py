@@ -241,7 +241,7 @@ def test_names_may_be_shortened_where_that_is_unique() -> None:
 def test_of_two_names_the_one_nearer_to_the_surface_is_meant() -> None:
     """The default has a critic with layers of its own."""
     config = replace(make_config("swimmer"), {"hidden": "linear"})
-    assert config.policy.hidden == ()
+    assert flatten(config)["policy.hidden"] == ()
     assert config.estimator.columns.critic.hidden != ()  # type: ignore[attr-defined]
     assert full_name("lr", ["estimator.critic.lr", "step.lr"]) == "step.lr"
     assert full_name("lr", ["estimator.critic.lr", "step.kl"]) is None  # not the critic's in silence

@@ -42,7 +42,8 @@ SIGMA = 0.3
 
 
 def collector(kind: str = "gaussian", seed: int = 0, pairs: int = PAIRS) -> Collector:
-    directions = {"gaussian": Gaussian, "orthogonal": Orthogonal, "gcmc": Gcmc, "qmc": Qmc}[kind](sigma=SIGMA)
+    kinds: dict[str, type[Any]] = {"gaussian": Gaussian, "orthogonal": Orthogonal, "gcmc": Gcmc, "qmc": Qmc}
+    directions = kinds[kind](sigma=SIGMA)
     if isinstance(directions, Qmc):
         directions = dataclasses.replace(directions, shift=True)
     return Collector(LinearGaussian(), POLICY, pairs=pairs, seed=seed, directions=directions)

@@ -55,7 +55,7 @@ def test_objects() -> None:
     mine = ControlVariate(shaping="none")
     rows = find_rows([mine, Row("wide", mine, Gaussian(sigma=1.0))], 0.3)
     assert [row.name for row in rows] == ["es", "control-variate", "wide"]
-    assert [row.directions.sigma for row in rows] == [0.3, 0.3, 1.0]
+    assert [row.sampling[0].sigma for row in rows] == [0.3, 0.3, 1.0]
     with pytest.raises(UsageError, match="two estimators are called"):
         find_rows([mine, ControlVariate(shaping="none", coefficients=LayerCoefficients())], 0.3)
 

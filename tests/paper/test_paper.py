@@ -16,6 +16,7 @@ from quell.campaign.plan import Budget
 from quell.cli import main
 from quell.commands.arguments import parse
 from quell.commands.paper import Arguments, planned
+from quell.config import flatten
 from quell.paper.formats import html, latex, markdown
 from quell.paper.published import ABLATION_TASKS, ENTRIES, LABELS, SCORES, group_name, is_group
 from quell.paper.render import render_group, runs_of
@@ -145,7 +146,7 @@ def test_other_settings_have_a_folder_of_their_own(
     assert "--settings and --label go together" in capsys.readouterr().err
     jobs = planned(parse(Arguments, [*words[1:], *large, "--label", "large-start"], prog="quell paper"))
     assert {job.record.parts[-3] for job in jobs} == {"paper-large-start-0.0002"}
-    assert {job.config.policy.init_std for job in jobs} == {1.0}
+    assert {flatten(job.config)["policy.init_std"] for job in jobs} == {1.0}
 
 
 # Numbers

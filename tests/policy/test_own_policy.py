@@ -28,7 +28,7 @@ SHORT: dict[str, Any] = {"horizon": 20, "pairs": 2, "steps": 240, "eval_episodes
 @pytest.mark.parametrize("policy", ["gaussian", "deterministic"])
 def test_linear_by_name(policy: str, tmp_path: Path) -> None:
     result = quell.train("lqr-302", method="es", policy=policy, hidden="linear", out=tmp_path, **SHORT)
-    assert result.config.policy.hidden == ()
+    assert result.policy.policy.hidden == ()
     assert result.policy.policy.layers == [(3, 3)]
     zero, one, two = (result.policy.draw(np.full((1, 3), x)) for x in (0.0, 1.0, 2.0))
     np.testing.assert_allclose(two - one, one - zero, rtol=1e-4)

@@ -170,7 +170,7 @@ class TestNumbers:
         result = quell.train("lqr-302", method="es", out=tmp_path, **settings)
         assert type(result.config.steps) is int
         assert result.config.steps == int(steps)
-        assert (result.config.policy.hidden, result.config.directions.sigma) == ((8, 4), 0.25)
+        assert (result.policy.policy.hidden, result.config.directions.sigma) == ((8, 4), 0.25)
         assert quell.evaluate(result, episodes=np.int64(2), seed=1e0).returns.shape == (2,)  # type: ignore[arg-type]
         assert quell.load(result.path, at=1e9).iteration == result.iteration  # type: ignore[arg-type]
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from quell.perturb import Kind
 from quell.policy.network import Policy
 from quell.types import Array, Batch, Episodes, Metrics, Pair, State, Sums, namespace
 
@@ -37,7 +38,7 @@ class Problem:
     """What an estimator is used on, the same for all of a run."""
 
     policy: Policy
-    directions: Any
+    directions: Kind
     seed: int
 
 

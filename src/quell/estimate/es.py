@@ -12,7 +12,7 @@ import numpy as np
 
 from quell.estimate import Estimate, Needs, Problem, Rows, batch_variance, compared, fresh_variance
 from quell.estimate.returns import Shaping, shaped_fitness
-from quell.perturb import draw_of, sigma_of
+from quell.perturb import Kind, draw_of, sigma_of
 from quell.perturb.gaussian import Gaussian
 from quell.types import Array, Batch, Pair, State, Sums, namespace
 
@@ -61,7 +61,7 @@ class Es:
         return directions.combine(draw_of(problem.policy, problem.seed, episodes), weights, episodes.shape)
 
 
-def pair_score(xp: Any, values: Any, pair: Pair, directions: Any) -> Any:
+def pair_score(xp: Any, values: Any, pair: Pair, directions: Kind) -> Any:
     """X_i = (J+ e+ + J- e-) / (2 sigma), e = C^-1 eps with C the directions' covariance, mostly 1; in single precision.
 
     `values` are (J+, J-); for several pairs [n, 2], in front of every array.

@@ -14,6 +14,7 @@ from quell.errors import UsageError
 from quell.estimate import Problem
 from quell.estimate.es import Es
 from quell.keys import Purpose, generator
+from quell.perturb import Kind
 from quell.perturb.gaussian import Gaussian
 from quell.policy.network import Policy
 from quell.tasks.base import Task
@@ -44,7 +45,7 @@ class Point:
     def action_std(self) -> float:
         return float(self.policy.std(self.theta).mean())
 
-    def problem(self, directions: Any) -> Problem:
+    def problem(self, directions: Kind) -> Problem:
         """What estimators are used on; training's own streams are others, so a run's seed may be used again."""
         return Problem(self.policy, directions, self.config.seed)
 

@@ -2,12 +2,11 @@
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Any
 
 from quell.errors import UsageError, did_you_mean
 from quell.estimate import Estimator
 from quell.estimate.es import Es
-from quell.perturb import Unperturbed
+from quell.perturb import Kind, Unperturbed
 from quell.perturb.gaussian import Gaussian
 from quell.presets import METHODS
 from quell.registry import make, name_of, replace, table
@@ -48,13 +47,14 @@ class Row:
 
     name: str
     estimator: Estimator
-    directions: Any = None
+    directions: Kind | None = None
     shared_noise: bool = False
     updates: int = 0  # replay the warm-up until the estimator has learned from this many batches
 
     @property
-    def sampling(self) -> tuple[Any, bool]:
+    def sampling(self) -> tuple[Kind, bool]:
         """Rows with the same directions and action noise are measured on the same episodes."""
+        assert self.directions is not None, "they are put in place by `at`"
         return self.directions, self.shared_noise
 
     @property

@@ -22,11 +22,12 @@ import numpy as np
 from quell.estimate.control_variate import ControlVariate
 from quell.measure.fisher import METRICS, Geometry
 from quell.measure.session import Measured, Measurement
+from quell.perturb import Kind
 from quell.stats import Interval, percentile_interval, times_drawn
 from quell.types import Array
 
 Layout = Mapping[str, tuple[slice, tuple[int, ...]]]
-Weights = Mapping[tuple[object, bool], Array]  # A row's sampling -> the counts of its resamples
+Weights = Mapping[tuple[Kind, bool], Array]  # A row's sampling -> the counts of its resamples
 RESAMPLES = 2000
 COLUMNS = 1 << 16  # coordinates handled at a time
 

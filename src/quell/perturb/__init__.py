@@ -9,7 +9,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -39,10 +39,25 @@ class Draw:
         return generator(self.seed, self.purpose, self.iteration, *self.block, *address)
 
 
-class Kind:
-    """What all kinds of directions share, which is the algebra of vectors [d] with E[eps eps'] = 1."""
+class Kind(Protocol):
+    """What an engine and an estimator ask of directions; as it stands, the algebra of vectors [d] with E[eps eps'] = 1.
 
-    sigma: Any
+    A kind derives from it (from `Directions`, if it has a size) and says what differs.
+    """
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the perturbation; 0 where there is none."""
+
+    def __hash__(self) -> int:
+        """Kinds are frozen dataclasses: the draws of one are kept by what it is."""
+        return object.__hash__(self)
+
+    @property
+    def nats(self) -> float | None:
+        """Its size as a divergence, where that is what was asked for."""
+        return None
+
     symmetric: ClassVar[bool] = True
     """Whether the second member of a pair is exactly the negative of the first."""
     independent: ClassVar[bool] = True
@@ -53,8 +68,11 @@ class Kind:
     """Whether eps is never formed for acting and for weighted sums: [d] numbers per pair would be too many."""
     biased: ClassVar[bool] = False
     """Whether the score of eps is not C^-1 eps, C its covariance, so that ES is the gradient to leading order alone."""
-    needs_metric: bool = False
-    """Whether they are drawn by the metric of the step, as earlier batches know it."""
+
+    @property
+    def needs_metric(self) -> bool:
+        """Whether they are drawn by the metric of the step, as earlier batches know it."""
+        return self.nats is not None
 
     def prepare(self, metric: Metric | None) -> Shape | None:
         """What the draws of an iteration take from the run so far; None where the settings say all."""
@@ -114,10 +132,6 @@ class Directions(Kind):
     """Size of the perturbation as a divergence: mean KL between the perturbed and the plain policy. Sigma then follows
     from the metric of the step natural, and as given is the first batch's, before there is one."""
 
-    @property
-    def needs_metric(self) -> bool:  # type: ignore[override]
-        return self.nats is not None
-
     def prepare(self, metric: Metric | None) -> Shape | None:
         """KL is about sigma^2 eps' F eps / 2, in the mean sigma^2 tr F / 2."""
         if self.nats is None or metric is None or not metric.known:
@@ -130,7 +144,7 @@ class Unperturbed(Kind):
     """Every member acts with theta itself, as policy gradients ask."""
 
     name: ClassVar[str] = "none"
-    sigma: ClassVar[float] = 0.0  # type: ignore[misc]
+    sigma: ClassVar[float] = 0.0
 
     def plus(self, draw: Draw, pair: int) -> Array:
         return np.zeros(draw.dim, np.float32)
@@ -140,7 +154,7 @@ class Unperturbed(Kind):
 
 
 @functools.lru_cache(maxsize=1)  # the members of a pair come one after the other
-def draw_pair(directions: Any, draw: Draw, pair: int, shape: Shape | None = None) -> tuple[Array, Array]:
+def draw_pair(directions: Kind, draw: Draw, pair: int, shape: Shape | None = None) -> tuple[Array, Array]:
     """(eps_plus, eps_minus), float32 [d], read-only."""
     plus = directions.shaped(directions.plus(draw, pair), shape)
     minus = directions.minus(plus)
@@ -166,7 +180,7 @@ def perturbed(theta: Any, sigma: Any, eps: Any) -> Any:
     return theta + (np.float32(sigma) if isinstance(sigma, float | int) else sigma) * eps
 
 
-def sigma_of(directions: Any, shape: Shape | None) -> float:
+def sigma_of(directions: Kind, shape: Shape | None) -> float:
     """The standard deviation of an iteration's perturbations."""
     return float(directions.sigma if shape is None else shape.sigma)
 

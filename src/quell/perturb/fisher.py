@@ -39,7 +39,7 @@ class Fisher(Gaussian):
     """Added to every eigenvalue of the Fisher matrix; larger keeps the divergence nearer to what was asked for."""
 
     @property
-    def needs_metric(self) -> bool:  # type: ignore[override]
+    def needs_metric(self) -> bool:
         return True
 
     def prepare(self, metric: Metric | None) -> Shape | None:

@@ -1,15 +1,30 @@
 """Policies: what can be set about them, and the network behind."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Protocol
 
 from quell.errors import UsageError
 from quell.policy.network import Activation, Bounding, Policy
 from quell.registry import COUNT, POSITIVE
 
-__all__ = ["CategoricalPolicy", "DeterministicPolicy", "GaussianPolicy", "Policy"]
+__all__ = ["CategoricalPolicy", "DeterministicPolicy", "GaussianPolicy", "Policy", "PolicySettings"]
 
 MOST_LAYERS = 100
+
+
+class PolicySettings(Protocol):
+    """What can be set about a policy: a frozen dataclass whose fields are its settings."""
+
+    @property
+    def discrete(self) -> bool:
+        """Whether actions are choices."""
+
+    @property
+    def stochastic(self) -> bool:
+        """Whether actions are drawn from a distribution."""
+
+    def make(self, task: Any) -> Policy:
+        """The policy for a task's observations and actions."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,12 +28,12 @@ from quell.estimate.es import Es
 from quell.estimate.policy_gradient import PolicyGradient
 from quell.estimate.ppo import Ppo
 from quell.estimate.surrogate import PaperPpo, PaperTrpo
-from quell.perturb import Unperturbed
+from quell.perturb import Kind, Unperturbed
 from quell.perturb.gaussian import Gaussian
 from quell.perturb.gcmc import Gcmc
 from quell.perturb.orthogonal import Orthogonal
 from quell.perturb.qmc import Qmc
-from quell.policy import DeterministicPolicy, GaussianPolicy
+from quell.policy import DeterministicPolicy, GaussianPolicy, PolicySettings
 from quell.update import Step
 from quell.update.first_order import Adam, Sgd
 from quell.update.natural import Natural
@@ -53,13 +53,13 @@ class Combination(Protocol):
     def estimator(self) -> Estimator: ...
 
     @property
-    def directions(self) -> Any: ...
+    def directions(self) -> Kind: ...
 
     @property
     def step(self) -> Step: ...
 
     @property
-    def policy(self) -> Any: ...
+    def policy(self) -> PolicySettings: ...
 
     @property
     def normalise_obs(self) -> bool: ...
@@ -73,9 +73,9 @@ class Method:
     family: str
     """Its file of tuned settings."""
     estimator: Estimator
-    directions: Any = field(default_factory=Gaussian)
+    directions: Kind = field(default_factory=Gaussian)
     step: Step = field(default_factory=Adam)
-    policy: Any = field(default_factory=GaussianPolicy)
+    policy: PolicySettings = field(default_factory=GaussianPolicy)
     """For continuous actions."""
     discrete: bool = True
     """Whether it acts with a categorical policy where actions are choices."""
@@ -206,12 +206,12 @@ def _also(config: Combination) -> tuple[str, ...]:
     return _policy(config.policy), _switch(config.estimator, config.normalise_obs)
 
 
-def _switch(estimator: Any, normalise_obs: bool) -> str:
+def _switch(estimator: Estimator, normalise_obs: bool) -> str:
     """+S is part of what the paper's PPO is called, and of no other method."""
     return str(normalise_obs) if registry.name_of(estimator) == "ppo-paper" else ""
 
 
-def _signature(estimator: Any, directions: Any, step: Any) -> tuple[str, ...]:
+def _signature(estimator: Estimator, directions: Kind, step: Step) -> tuple[str, ...]:
     """Names of the strategies, and of what is inside an estimator."""
     own = registry.settings_of(estimator)
     inner = [registry.name_of(own[name]) for name in ("columns", "coefficients") if name in own]
@@ -220,7 +220,7 @@ def _signature(estimator: Any, directions: Any, step: Any) -> tuple[str, ...]:
     return registry.name_of(estimator), *inner, registry.name_of(directions), registry.name_of(step)
 
 
-def _policy(policy: Any) -> str:
+def _policy(policy: PolicySettings) -> str:
     """deterministic, categorical, or any other that samples."""
     name = registry.name_of(policy)
     return name if name in ("deterministic", "categorical") else "stochastic"

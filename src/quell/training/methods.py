@@ -191,7 +191,7 @@ def make_policy(config: Config, task: Task) -> Policy:
     chosen = config.policy
     if task.discrete != chosen.discrete:
         wanted = "categorical" if task.discrete else "gaussian or deterministic"
-        raise UsageError(f"task {task.name!r} needs a {wanted} policy, not {chosen.name} (policy)")
+        raise UsageError(f"task {task.name!r} needs a {wanted} policy, not {registry.name_of(chosen)} (policy)")
     made: Policy = chosen.make(task)
     check_fit(config.estimator, config.directions, made, config.step)
     return made
