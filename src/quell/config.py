@@ -57,6 +57,8 @@ class Config:
     """Whether the two members of a pair meet the same reset and process noise."""
     shared_noise: bool = False
     """Whether the two members of a pair act with the same noise (common random numbers)."""
+    mean_actions: bool = False
+    """Train with mean (most likely) actions: the perturbation is then all there is to learn from, and less noisy."""
     normalise_obs: bool = False
     """Normalise observations by running statistics of past batches (+S)."""
     horizon: int | None = None
@@ -133,6 +135,8 @@ class Config:
         if any(isinstance(getattr(self, name), registry.Elsewhere) for name in STRATEGIES):
             return self
         check_fit(self.estimator, self.directions, self.policy, self.step)
+        if self.mean_actions and self.estimator.needs.trajectories:
+            raise UsageError("`mean_actions=True`: what no noise was drawn for has no policy gradient; leave it out")
         if self.target is not None and not self.eval_every:
             raise UsageError("target is looked at in evaluations: eval_every must be at least 1")
         if self.shared_noise and not self.policy.stochastic:

@@ -26,6 +26,10 @@ def check_fit(
         raise UsageError(f"{who} {verb} perturbations (directions)")
     if needs.trajectories and not policy.stochastic:
         raise UsageError(f"{who} needs a stochastic policy: its policy gradient is not defined without")
+    says_weight = hasattr(getattr(estimator, "coefficients", None), "weight_of_es")
+    if getattr(directions, "least", None) is not None and not says_weight:
+        asked = "`directions.least` is not read: that size follows the weight of ES"
+        raise UsageError(f"{asked}, which a control variate with `coefficients='mse'` knows at any size")
     if step is not None:
         _check_step(estimator, directions, policy, step)
 

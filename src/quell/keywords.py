@@ -49,11 +49,14 @@ class Settings(TypedDict, total=False):
     kl_penalty: float
     kl_stop: float
     learn_std: bool
+    least: float | None
     line_search: bool
     longest: float
     lr: float
     max_norm: float
     max_trouble: float
+    mean_actions: bool
+    memory: float
     metric: Literal["parameters", "step"]
     minibatch: float
     nats: float | float | None
@@ -62,6 +65,7 @@ class Settings(TypedDict, total=False):
     obs_noise: float
     output_scale: float
     pairs: float
+    per: Literal["layer", "whole"]
     per_step: float
     policy: PolicySettings | Mapping[str, Any] | str
     rank: float
@@ -81,6 +85,7 @@ class Settings(TypedDict, total=False):
     start: float
     step: Any
     steps: float
+    strict: float
     target: float | None
     task_settings: Mapping[str, Any]
     top: float

@@ -32,6 +32,8 @@ class Shape:
     """Standard deviation of the perturbation, where it follows from a divergence."""
     metric: Any = None
     """The metric that the covariance follows (`quell.policy.fisher.Metric`), where it does."""
+    nats: float = 0.0
+    """The divergence that sigma follows from, where it does."""
 
 
 @dataclass(frozen=True)

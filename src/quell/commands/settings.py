@@ -23,7 +23,7 @@ FIRST = ("steps", "seed", "method", "preset")
 GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "batch": (
         "What an iteration plays.",
-        ("pairs", "batch_steps", "train_horizon", "shared_reset", "shared_noise", "normalise_obs"),
+        ("pairs", "batch_steps", "train_horizon", "shared_reset", "shared_noise", "mean_actions", "normalise_obs"),
     ),
     "episode": (
         "What an episode is.",

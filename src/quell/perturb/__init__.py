@@ -136,7 +136,7 @@ class Directions(Kind):
         """KL is about sigma^2 eps' F eps / 2, in the mean sigma^2 tr F / 2."""
         if self.nats is None or metric is None or not metric.known:
             return None
-        return Shape(sigma_for(self.nats, float(metric.spectrum().sum()), self.sigma))
+        return Shape(sigma_for(self.nats, float(metric.spectrum().sum()), self.sigma), nats=self.nats)
 
 
 @dataclass(frozen=True, kw_only=True)

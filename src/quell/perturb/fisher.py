@@ -11,6 +11,10 @@ the batch itself. sigma follows from the divergence, sigma^2 tr(F C) / 2 = nats.
 Parameters that the policy does not feel would be moved so far that its divergence is no longer quadratic: with the
 step's own damping of 0.01 as the floor, a perturbation meant to be of 0.05 nats has 0.65 on hopper.
 
+Where `least` is given, the size follows what ES is worth: nats if it carries the estimate, `least` if the policy
+gradient does, in between by ES's share w of the estimate, as it would be at nats: least^(1 - w) nats^w. What the
+perturbation costs is then paid where something is had for it.
+
 The first batch, before there is a metric, has isotropic directions of the given sigma.
 """
 
@@ -20,6 +24,7 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
+from quell.errors import UsageError
 from quell.perturb import sigma_for
 from quell.perturb.gaussian import Gaussian
 from quell.policy.fisher import Metric
@@ -35,6 +40,8 @@ class Fisher(Gaussian):
     nats: Annotated[float, POSITIVE] = 0.05
     """Mean KL between the perturbed and the plain policy: about 1 where the perturbation carries the estimate (rewards
     at the end of an episode, few parameters), a few hundredths where the policy gradient does."""
+    least: Annotated[float | None, POSITIVE] = None
+    """The size where ES has no share in the estimate; None: it is always `nats`."""
     floor: Annotated[float, POSITIVE] = 0.1
     """Added to every eigenvalue of the Fisher matrix; larger keeps the divergence nearer to what was asked for."""
 
@@ -42,12 +49,23 @@ class Fisher(Gaussian):
     def needs_metric(self) -> bool:
         return True
 
-    def prepare(self, metric: Metric | None) -> Shape | None:
+    METRICS: ClassVar[dict[str, str]] = {
+        "perturbation/nats": "Mean KL between the perturbed and the plain policy that sigma follows from.",
+    }
+
+    def check(self) -> None:
+        if self.least is not None and self.least > self.nats:
+            raise UsageError(f"`least={self.least:g}` must be no more than `nats={self.nats:g}`")
+
+    def prepare(self, metric: Metric | None, weight: float = 1.0) -> Shape | None:
+        """`weight` is ES's share of the estimate, as it would be at `nats`."""
         if metric is None or not metric.known:
             return None
-        felt = metric.spectrum()
-        sigma = sigma_for(self.nats, float((felt / (felt + self.floor)).sum()), self.sigma)
-        return Shape(sigma, dataclasses.replace(metric, damping=self.floor))
+        felt, nats = metric.spectrum(), self.nats
+        if self.least is not None:
+            nats = float(self.least ** (1 - weight) * nats**weight)
+        sigma = sigma_for(nats, float((felt / (felt + self.floor)).sum()), self.sigma)
+        return Shape(sigma, dataclasses.replace(metric, damping=self.floor), nats)
 
     def shaped(self, eps: Array, shape: Shape | None) -> Array:
         return eps if shape is None else shape.metric.coloured(eps.astype(np.float64)).astype(np.float32)

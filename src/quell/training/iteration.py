@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import time
+from typing import Any, cast
 
 import numpy as np
 
@@ -60,7 +61,7 @@ class Trainer:
         config, started = self.config, time.perf_counter()
         with calm():
             metric = state.current(config.step).metric(self.problem.policy, state.step)
-            shape = config.directions.prepare(metric)
+            shape = self._shape(state, metric)
         episodes, rollouts = self._play(state, shape)
         batch = Batch(state.theta, episodes, rollouts, metric)
         moved, row = self._update(state, batch)
@@ -85,10 +86,19 @@ class Trainer:
             "episode_length": fresh,
             "action_std": float(self.problem.policy.std(following.theta).mean()),
             **row,
+            **({"perturbation/nats": shape.nats} if shape is not None and shape.nats else {}),
             **self.engine.metrics(),
             "trouble/total": following.trouble,
         }
         return following, row
+
+    def _shape(self, state: TrainState, metric: Any) -> Shape | None:
+        """What directions take from the run: the metric, and what ES is worth where their size follows that."""
+        directions = self.config.directions
+        if getattr(directions, "least", None) is None:
+            return cast("Shape | None", directions.prepare(metric))
+        estimator: Any = self.config.estimator
+        return directions.prepare(metric, estimator.weight_of_es(self.problem, state.estimator, directions.nats))
 
     def _play(self, state: TrainState, shape: Shape | None) -> tuple[Episodes, Rollouts]:
         """The batch's episodes: in the order of pairs, none begun once the budget is spent.
@@ -98,6 +108,7 @@ class Trainer:
         """
         config = self.config
         looks = {"record": config.estimator.needs.trajectories, "states": config.step.states}
+        looks |= {"mean_action": config.mean_actions}
         shared = {"shared_reset": config.shared_reset, "shared_noise": config.shared_noise, "shape": shape}
         planned = Episodes.of_pairs(state.iteration, self.pairs(state), longest=config.train_horizon, **looks, **shared)
         normaliser = state.obs if config.normalise_obs else None

@@ -16,6 +16,7 @@ advantages, whereas in the parameters' metric the noise of ES is dominated by di
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -25,6 +26,7 @@ from quell.errors import UsageError
 from quell.estimate import Estimate, Needs, Problem, Rows, compared
 from quell.estimate.control_variate.coefficients import (
     Coefficients,
+    Means,
     SgdCoefficients,
     Space,
     packed,
@@ -55,7 +57,7 @@ class ControlVariate:
     """What is subtracted from ES: discounted (the paper) or advantages (with a critic)."""
     coefficients: Coefficients = field(default_factory=SgdCoefficients)
     """How the coefficients come about: fixed, sgd (the paper), moments (closed form per coordinate), layers (closed
-    form per layer)."""
+    form per layer), mse (the same, with the column's bias as far as it has been seen)."""
     metric: Literal["parameters", "step"] = "parameters"
     """Where the variance is made small: in the parameters, or as a natural step feels it."""
 
@@ -74,7 +76,7 @@ class ControlVariate:
                 f"coefficients {rule} weigh one column, not {self.columns.count}; use layers, or one gamma"
             )
         if self.metric == "step" and not self.coefficients.layered:
-            raise UsageError(f"metric step needs coefficients layers, not {name_of(self.coefficients)}")
+            raise UsageError(f"metric step needs coefficients layers or mse, not {name_of(self.coefficients)}")
 
     def space(self, problem: Problem) -> Space:
         """What coefficients are for."""
@@ -115,6 +117,8 @@ class ControlVariate:
         metric = batch.metric if self.metric == "step" else None
         rows.shared["whitening"] = () if metric is None else metric.whitening()
         rows.shared["known"] = np.asarray(metric is not None and metric.known)
+        shape = batch.episodes.shape
+        rows.shared["nats"] = np.asarray(shape.nats if shape is not None else 0.0)
         if self.shaping == "past":
             rows.shared["spread_within"] = np.asarray(within_pairs(batch.rollouts.returns, good))
         return rows
@@ -131,7 +135,7 @@ class ControlVariate:
 
     def combine(self, problem: Problem, sums: Sums, rows: Rows, state: State) -> Estimate:
         count, columns, products = float(sums["count"]), sums["columns"], sums["products"]
-        space = self.space(problem)
+        space, state = self.space(problem), self.coefficients.resized(state, rows.shared["nats"])
         beta = self.coefficients.coefficients(space, state)
         sound = bool(np.isfinite(columns[1:]).all() and np.isfinite(products).all())
         usable = sound and count > 0
@@ -152,8 +156,19 @@ class ControlVariate:
         # Where returns do not differ ES says nothing, so it would seem free of noise: nothing is learned of that.
         told = rows.shared["differ"] and (self.shaping != "past" or following["scale"] > 0)
         if told and (self.metric == "parameters" or rows.shared["known"]):
-            following, guarded = self.coefficients.update(space, following, products, count)
+            means_of_columns = Means(columns / count, self._inner(problem, rows))
+            following, guarded = self.coefficients.update(space, following, products, count, means_of_columns)
         return Estimate(gradient, following, metrics | spread_of(beta) | guarded, share=share)
+
+    def weight_of_es(self, problem: Problem, state: State, nats: float) -> float:
+        """What share of the estimate ES would have, were perturbations of this size."""
+        rule: Any = self.coefficients
+        return float(rule.weight_of_es(self.space(problem), rule.resized(state, np.asarray(nats))))
+
+    def _inner(self, problem: Problem, rows: Rows) -> Callable[[Any, Any], Any]:
+        """Products of two vectors in each layer, in the metric."""
+        policy, whitening = problem.policy, rows.shared["whitening"]
+        return lambda u, v: layered_products(np, policy, whitening, np.stack([u, v]))[1]
 
     def per_parameter(self, problem: Problem, state: State) -> Array:
         """beta [K, d] as it stands."""

@@ -2,16 +2,17 @@
 
 `update` is called after a batch's gradient has been formed, so what it learns is used from the next batch on and the
 estimate stays unbiased. All rules see the same thing: the products of the columns (X, Y_1, ..., Y_K), summed over the
-pairs of a batch, per coordinate or per layer.
+pairs of a batch, per coordinate or per layer, and the columns' means.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
 from quell.registry import COUNT, SHARE, Range
-from quell.types import Array, Metrics, State
+from quell.types import Array, Metrics, State, namespace
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,14 @@ class Space:
     """Where each weight matrix and each bias vector is."""
     layers: tuple[slice, ...]
     """Where each layer is, weights and biases together."""
+
+
+@dataclass(frozen=True)
+class Means:
+    """A batch's mean X and columns [1 + K, d], and how vectors are multiplied in the metric, [layers]."""
+
+    columns: Any
+    inner: Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,9 +52,15 @@ class Coefficients:
         """beta [K, d], or [K, layers]."""
         raise NotImplementedError
 
-    def update(self, space: Space, state: State, products: Array, count: Any) -> tuple[State, Metrics]:
+    def update(
+        self, space: Space, state: State, products: Array, count: Any, means: Means | None = None
+    ) -> tuple[State, Metrics]:
         """Next state and metrics, from products [(1 + K)(2 + K) / 2, d or layers] of so many pairs: XX, XY, YY."""
         return state, {}
+
+    def resized(self, state: State, nats: Any) -> State:
+        """The state as it would be, had past perturbations been of this size; 0 is a size that is not known."""
+        return state
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +98,9 @@ class SgdCoefficients(Coefficients):
     def coefficients(self, space: Space, state: State) -> Array:
         return state["eta"][None]
 
-    def update(self, space: Space, state: State, products: Array, count: Any) -> tuple[State, Metrics]:
+    def update(
+        self, space: Space, state: State, products: Array, count: Any, means: Means | None = None
+    ) -> tuple[State, Metrics]:
         xp, eta = products.__array_namespace__(), state["eta"]
         square, cross = products[2] / count**2, products[1] / count**2
         steep = 2 * self.rate * square > 1
@@ -116,7 +133,9 @@ class MomentsCoefficients(Coefficients):
         eta: Array = weight * -_ratio(xp, xy, yy) + (1 - weight) * xp.concatenate(whole)
         return eta[None]
 
-    def update(self, space: Space, state: State, products: Array, count: Any) -> tuple[State, Metrics]:
+    def update(
+        self, space: Space, state: State, products: Array, count: Any, means: Means | None = None
+    ) -> tuple[State, Metrics]:
         fresh = {"xy": products[1], "yy": products[2], "pairs": count}
         return {**state, **{name: self.decay * state[name] + value for name, value in fresh.items()}}, {}
 
@@ -152,8 +171,113 @@ class LayerCoefficients(Coefficients):
         solved = np.linalg.solve(np.moveaxis(damped, -1, 0), -np.moveaxis(matrix[0, 1:], -1, 0)[..., None])
         return np.asarray(solved[..., 0].T)
 
-    def update(self, space: Space, state: State, products: Array, count: Any) -> tuple[State, Metrics]:
+    def update(
+        self, space: Space, state: State, products: Array, count: Any, means: Means | None = None
+    ) -> tuple[State, Metrics]:
         return {**state, "products": self.decay * state["products"] + products}, {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MseCoefficients(Coefficients):
+    """One coefficient, by least variance + bias^2: for a column whose mean is not zero, as far as that has been seen.
+
+        beta = - E[X Y] / (E[Y Y] + (N - 1) b^2),    b^2 = |E[Y]|^2
+
+    N pairs share one bias, and their mean has 1/N of their variance. b^2 is measured as the product of a batch's mean
+    of Y with that of earlier batches: their noise is independent, so it adds nothing. What is not `strict` standard
+    errors above zero is shrunk to nothing, so that an unbiased column keeps the coefficient of least variance. Where
+    the policy gradient's bias shows, beta goes to 0: ES alone.
+
+    Batches differ in noise by powers of ten, so each counts in units of its own E[XX] + E[RR], R = X - Y: one where a
+    member fell apart would else be all that is remembered.
+
+    The noise of ES falls as the perturbation grows, E[XX] ~ 1 / nats, that of the policy gradient R does not;
+    so what was learned at one size is known at another.
+    """
+
+    name: ClassVar[str] = "mse"
+    layered: ClassVar[bool] = True
+    decay: Annotated[float, SHARE] = 0.9
+    """How much of the products of past batches survives a batch."""
+    memory: Annotated[float, SHARE] = 0.97
+    """How much of the past batches' bias survives a batch."""
+    strict: Annotated[float, COUNT] = 2.0
+    """Standard errors that a bias must be above zero to be heeded (0: all of it is)."""
+    per: Literal["layer", "whole"] = "whole"
+    """Whether each layer has its own coefficient, or all parameters one: a bias is seen sooner in all of them."""
+
+    METRICS: ClassVar[dict[str, str]] = {
+        "eta/bias": "N b^2 / E[YY]: squared bias of the policy gradient, as far as it shows, beside its variance.",
+        "eta/bias_errors": "The largest b^2 of a coefficient in its own standard errors.",
+    }
+
+    def init(self, space: Space) -> State:
+        products, groups = np.full((3, len(space.layers)), PRIOR), self._groups(len(space.layers))
+        facts = {name: np.zeros(()) for name in ("pairs", "batches", "mean.batches", "nats")}
+        bias = {"mean": np.zeros(space.dim), **{name: np.zeros(groups) for name in ("bias.sum", "bias.squares")}}
+        return {"products": products, **facts, "bias.batches": np.zeros(()), **bias}
+
+    def _groups(self, layers: int) -> int:
+        return layers if self.per == "layer" else 1
+
+    def _grouped(self, values: Any) -> Any:
+        """Layers' values [..., layers], added up where they have one coefficient."""
+        return values if self.per == "layer" else values.sum(axis=-1, keepdims=True)
+
+    def bias(self, state: State) -> tuple[Any, Any]:
+        """(b^2 that is heeded, b^2 in its standard errors), of every coefficient."""
+        xp, seen = namespace(state["bias.sum"]), state["bias.batches"]
+        times = xp.maximum(seen, 1e-9)
+        found, error = state["bias.sum"] / times, xp.sqrt(state["bias.squares"]) / times
+        sound = (found > 0) & (error > 0)
+        ratio = xp.where(sound, error / xp.where(sound, found, 1.0), xp.inf)
+        heeded = xp.where(sound, found * xp.maximum(1 - (self.strict * ratio) ** 2, 0.0), 0.0)
+        return heeded, xp.where(sound, 1 / xp.where(sound, ratio, 1.0), 0.0)
+
+    def coefficients(self, space: Space, state: State) -> Array:
+        xp, (_, cross, square) = namespace(state["products"]), self._grouped(state["products"])
+        batch = state["pairs"] / xp.maximum(state["batches"], 1e-9)
+        found = -cross / (square + state["pairs"] * xp.maximum(batch - 1, 0.0) * self.bias(state)[0])
+        return xp.broadcast_to(found, (len(space.layers),))[None] if self.per == "whole" else found[None]
+
+    def weight_of_es(self, space: Space, state: State) -> Any:
+        """What share of the estimate is ES's, over all layers: 0 the policy gradient alone, 1 ES alone."""
+        xp, whole = namespace(state["products"]), state["products"].sum(axis=-1)
+        own = self.coefficients(space, state)[0]
+        return xp.clip(1 + (own * state["products"][2]).sum() / whole[2], 0.0, 1.0)
+
+    def update(
+        self, space: Space, state: State, products: Array, count: Any, means: Means | None = None
+    ) -> tuple[State, Metrics]:
+        assert means is not None
+        xp, before = namespace(products), state["mean.batches"]
+        least = np.finfo(products.dtype).tiny
+        size = (2 * products[0] - 2 * products[1] + products[2]).sum() / count  # E[XX] + E[RR]
+        fresh = means.columns[1] / xp.sqrt(xp.maximum(size, least))
+        product = self._grouped(means.inner(fresh, state["mean"] / xp.maximum(before, 1e-9)))
+        known = xp.where(before > 0, 1.0, 0.0)
+        keep = xp.where(known > 0, self.memory, 1.0)
+        following = {
+            "products": self.decay * state["products"] + products / xp.maximum(size, least),
+            "pairs": self.decay * state["pairs"] + count,
+            "batches": self.decay * state["batches"] + 1.0,
+            "mean": self.memory * state["mean"] + fresh,
+            "mean.batches": self.memory * before + 1.0,
+            "bias.sum": keep * state["bias.sum"] + known * product,
+            "bias.squares": keep**2 * state["bias.squares"] + known * product**2,
+            "bias.batches": keep * state["bias.batches"] + known,
+        }
+        following = {**state, **following}
+        heeded, errors = self.bias(following)
+        share = count**2 * heeded.sum() * size / xp.maximum(products[2].sum(), least)
+        return following, {"eta/bias": share, "eta/bias_errors": errors.max()}
+
+    def resized(self, state: State, nats: Any) -> State:
+        xp, past, (xx, xy, yy) = namespace(state["products"]), state["nats"], state["products"]
+        times = xp.where((past > 0) & (nats > 0), past / xp.where(nats > 0, nats, 1.0), 1.0)
+        both, own, plain = xx - xy, xx - 2 * xy + yy, times * xx  # E[XR], E[RR], E[XX]
+        products = xp.stack([plain, plain - both, plain - 2 * both + own])
+        return {**state, "products": products, "nats": xp.where(nats > 0, nats, past)}
 
 
 def packed(columns: Any) -> Any:
@@ -187,4 +311,4 @@ def _ratio(xp: Any, numerator: Any, denominator: Any) -> Any:
     return xp.where(positive, numerator / xp.where(positive, denominator, 1.0), 0.0)
 
 
-COEFFICIENTS = [FixedCoefficient, SgdCoefficients, MomentsCoefficients, LayerCoefficients]
+COEFFICIENTS = [FixedCoefficient, SgdCoefficients, MomentsCoefficients, LayerCoefficients, MseCoefficients]
