@@ -185,7 +185,7 @@ def test_a_setting_that_is_not_read_is_refused(
 
 
 def test_settings_that_do_not_go_together() -> None:
-    with pytest.raises(UsageError, match="metric step needs coefficients layers, not sgd"):
+    with pytest.raises(UsageError, match="metric step needs coefficients layers or mse, not sgd"):
         make_config("lqr", "cv", "paper", {"estimator.metric": "step"}).validate()
     several = {"coefficients": "moments", "discount": FixedDiscounts(gammas=(1.0, 0.9))}
     with pytest.raises(UsageError, match="coefficients moments weigh one column, not 2"):
