@@ -127,6 +127,7 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     tyro_cli = tyro.cli
     monkeypatch.setattr("tyro.cli", parsed_only)
     monkeypatch.setattr("quell.commands.train.start", understood)
+    monkeypatch.setattr("quell.commands.train.read", lambda file, given: {"task": "swimmer"})
     monkeypatch.setattr("quell.commands.resume.resume", understood)
     monkeypatch.setattr("quell.campaign.runner.Runner.run", understood)
     monkeypatch.setattr("quell.commands.sweep.check_out", lambda folder: folder)
@@ -155,7 +156,7 @@ def test_every_command_is_understood(page: Path, nothing_runs: None, capsys: pyt
 
 def known_flags() -> set[str]:
     """Every flag there is, in full and shortened from the front."""
-    names: set[str] = {"trust-import"} | {item.name for item in dataclasses.fields(Config)}
+    names: set[str] = {"trust-import", "config"} | {item.name for item in dataclasses.fields(Config)}
     for command in cli.COMMANDS:
         arguments = getattr(importlib.import_module(f"quell.commands.{command}"), "Arguments", TrainFlags)
         names |= {item.name for item in dataclasses.fields(arguments)}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Unpack, get_args
 
 from quell import registry, tasks, zoo
-from quell.config import Config, Preset, replace
+from quell.config import STRATEGIES, Config, Preset, replace
 from quell.errors import UsageError, is_users_own, resuming, shown
 from quell.estimate import Problem
 from quell.keys import Stream
@@ -25,6 +25,7 @@ from quell.tasks.base import Task
 from quell.tasks.foreign.base import ForeignTask
 from quell.terminal.notebook import as_html
 from quell.terminal.stopping import begun
+from quell.training import settings_file
 from quell.training.callbacks import Callback, Callbacks, Said, SavedAtExit
 from quell.training.display import Display
 from quell.training.loggers import find_loggers
@@ -105,10 +106,11 @@ class Result:
 
 
 def train(
-    task: str | Any,
+    task: str | Any = None,
     *,
     method: str | None = None,
-    preset: Preset = "tuned",
+    preset: Preset | None = None,
+    config: Path | str | None = None,
     workers: int | None = None,
     engine: Compute | str | None = None,
     out: Path | str = "runs",
@@ -123,20 +125,30 @@ def train(
     `task` is a name (`quell list tasks`), a Gymnasium environment, or a function that makes one. `settings` are those
     of the command line: `steps=1_000_000, pairs=10, sigma=0.05`, nested ones as mappings or with their dots
     (`**{"estimator.gamma": 0.99}`). Strategies are objects or names: `estimator=MyEstimator()`, `directions="qmc"`,
-    `step=optax.adam(0.01)`. Everything is written to `out/<task>/<method>/<seed>-<time>/`. It runs on `workers`
-    processes of this machine, or as `engine` says, such as `quell.Ray(workers=8)`. `callbacks` look on and may stop
-    it, and `log="wandb"` (or "mlflow") tells a tracker.
+    `step=optax.adam(0.01)`. `config` is a file with settings (TOML, or a run's config.json, which also name the task),
+    of which those that are given here take the place. Everything is written to `out/<task>/<method>/<seed>-<time>/`.
+    It runs on `workers` processes of this machine, or as `engine` says, such as `quell.Ray(workers=8)`. `callbacks`
+    look on and may stop it or change a rate, and `log="wandb"` (or "mlflow") tells a tracker.
     """
     root = registry.as_path("out", out).absolute()  # before any code of the user's, which may go elsewhere
     asked: dict[str, Any] = {**settings}
+    written = {} if config is None else settings_file.read(config, given=asked.get("task_settings") or ())
+    task = written.pop("task", None) if task is None else task
+    if task is None:
+        raise UsageError("which task? quell.train('CartPole-v1'), or an environment, or a function that makes one")
+    if method and any(name in written for name in STRATEGIES[1:]):
+        raise UsageError(f"`config={str(config)!r}` says which strategies to use: leave out `method={method!r}`")
+    method, preset = method or written.pop("method", None), preset or written.pop("preset", None) or "tuned"
+    written = {name: value for name, value in written.items() if name not in settings_file.ALSO}
+    asked = {**settings_file.without(written, asked), **asked}
     given = None if isinstance(task, str) else tasks.from_given(task, asked.get("horizon"))
     if isinstance(given, ForeignTask):
         asked["horizon"] = given.horizon  # whoever goes on with it need not say so again
     label = str(task) if given is None else given.name
-    config = make_config(label, method, preset, as_strategies(asked), given).validate()
+    made = make_config(label, method, preset, as_strategies(asked), given).validate()
     looking: dict[str, Any] = {"progress": progress, "callbacks": callbacks, "log": log}
     looking["note"] = instead(label) if progress and method is None else None
-    return start(config, compute=compute_for(engine, workers), out=root, name=name, task=given, **looking)
+    return start(made, compute=compute_for(engine, workers), out=root, name=name, task=given, **looking)
 
 
 def compute_for(engine: Compute | str | None, workers: int | None) -> Compute:

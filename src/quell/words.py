@@ -18,7 +18,7 @@ ELSEWHERE = {
     **{"callback": ("callbacks",), "gae_lambda": ("trace",), "net_arch": ("hidden",), "logger": ("log",)},
     **{"eval_freq": ("eval_every",), "n_eval_episodes": ("eval_episodes", "episodes")},
     **{"save_freq": ("checkpoint_every",), "max_episode_steps": ("horizon",), "log_dir": ("out",), "logdir": ("out",)},
-    **{"conf_file": ("config",), "hyperparams": ("config",), "n_trials": ("trials",), "n_seeds": ("seeds",)},
+    **{"n_trials": ("trials",), "n_seeds": ("seeds",)},
 }
 """What a setting is called elsewhere -> what it may be called here, whichever of these the chosen strategies read."""
 
@@ -45,6 +45,10 @@ _RESUME = ("quell.resume(path) continues a run", "`quell resume RUN` continues a
 _LIVE = ("`quell play RUN --live` shows a policy as it acts", "`quell play RUN --live` shows a policy as it acts")
 _WANDB = ("`log='wandb'`", "--log wandb (needs the extra wandb)")
 _TUNE = ("`quell tune TASK` searches for settings", "`quell tune TASK` searches for settings")
+_FILE = (
+    "`config='settings.toml'` reads settings from a file",
+    "--config FILE reads settings, from TOML or config.json",
+)
 _ENTROPY = ("no method here has an entropy bonus; `init_std` is how much actions vary at first",) * 2
 
 SENTENCES: dict[str, tuple[str, str]] = {
@@ -59,6 +63,7 @@ SENTENCES: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("render", "render_mode", "visualize"), _LIVE),
     **dict.fromkeys(("wandb", "track"), _WANDB),
     **dict.fromkeys(("optimize", "optimize_hyperparameters"), _TUNE),
+    **dict.fromkeys(("conf_file", "hyperparams", "config_file"), _FILE),
     **dict.fromkeys(("ent_coef", "entropy_coef"), _ENTROPY),
 }
 """What there is no setting for -> what to do instead: in Python, and on the command line."""

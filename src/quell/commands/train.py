@@ -8,7 +8,7 @@ from quell.api import start
 from quell.commands.arguments import take
 from quell.commands.common import report
 from quell.commands.settings import TrainFlags, own_task, parse, take_choices
-from quell.config import Config, flatten
+from quell.config import STRATEGIES, Config, flatten, full_name
 from quell.errors import UsageError
 from quell.presets import default_method, instead, method_name
 from quell.registry import read_whole
@@ -17,11 +17,13 @@ from quell.tasks import Task, names
 from quell.terminal.streams import say
 from quell.terminal.tables import show
 from quell.training.methods import ASKED, Setting, explain, make_config
+from quell.training.settings_file import ALSO, read, without
 from quell.words import SENTENCES
 
 DESCRIPTION = """Train a policy on TASK (`quell list tasks` lists them). Every setting can be changed. Writes
 <out>/<task>/<method>/<seed>-<time>/ and prints the result.
 
+--config FILE reads settings, from TOML or from the config.json of a run; flags have precedence.
 TASK may be an id of Gymnasium's (CartPole-v1, short for gym:CartPole-v1), or envpool:ID. An environment of your own:
 quell train --trust-import my_module:make_env"""
 
@@ -58,12 +60,22 @@ def read_settings(
     with suppress(ValueError):
         length = read_whole(take(rest, "--horizon")[0] or "")
     given = own_task(factory, length)
-    task, rest = (given.name, rest) if given else _take_task(rest, command)
+    file, rest = take(rest, "--config")
+    if file == "":
+        raise UsageError("--config needs a file: TOML with settings, or a run's config.json")
+    written = {} if file is None else read(file, given=rest)
+    task, rest = (given.name, rest) if given else _take_task(rest, command, written.pop("task", None))
     choices, rest = take_choices(rest)
     engine = choices.pop("engine", "cpu")
     (method, rest), (preset, _) = take(rest, "--method"), take(rest, "--preset")
     if method == "":
         raise UsageError("--method needs a value; `quell list methods` lists them")
+    if method and (said := [name for name in STRATEGIES[1:] if name in written]):
+        raise UsageError(f"{file} says which {' and '.join(said)} to use, and so does --method: leave one of them out")
+    method, preset = method or written.pop("method", None), preset or written.pop("preset", None)
+    written = {name: value for name, value in written.items() if name not in ALSO}
+    written = without(written, choices)
+    choices = {**written, **choices}
     if "--method" in {word.partition("=")[0] for word in rest}:
         raise UsageError("--method and --preset say whose settings are the defaults: give each of them once")
     default = make_config(task, method, preset or "tuned", choices, given)  # type: ignore[arg-type]
@@ -77,15 +89,18 @@ def read_settings(
     if "show" in own:
         own["note"] = instead(default.task) if method is None else None
         found = explain(task, method, config.preset, choices, given)
-        own["settings"] = [_with_flags(one, default, config) for one in found]
+        known = flatten(default)
+        names = {full_name(name, known): file for name in written}
+        own["settings"] = [_with_flags(one, default, config, names.get(one.name)) for one in found]
     return config, compute, own, given
 
 
-def _with_flags(setting: Setting, default: Config, config: Config) -> Setting:
-    """The setting with the value of its flag, if that was given."""
+def _with_flags(setting: Setting, default: Config, config: Config, file: str | None) -> Setting:
+    """The setting with the value of its flag, if that was given, and the file that it comes from, if that does."""
     before, after = flatten(default)[setting.name], flatten(config)[setting.name]
     changed = before != after
-    return Setting(setting.name, after, FLAG if changed or setting.source == ASKED else setting.source)
+    asked = FLAG if file is None else file
+    return Setting(setting.name, after, FLAG if changed else asked if setting.source == ASKED else setting.source)
 
 
 FLAG = "command line"
@@ -95,7 +110,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _take_task(arguments: list[str], command: str) -> tuple[str, list[str]]:
+def _take_task(arguments: list[str], command: str, default: str | None = None) -> tuple[str, list[str]]:
     """The task's name and the other arguments; it comes first, or is recognised anywhere."""
     if arguments and not arguments[0].startswith("-"):
         return arguments[0], arguments[1:]
@@ -104,6 +119,8 @@ def _take_task(arguments: list[str], command: str) -> tuple[str, list[str]]:
     for i, word in enumerate(arguments):
         if word in names():
             return word, arguments[:i] + arguments[i + 1 :]
+    if default is not None:
+        return default, arguments
     given = {word.partition("=")[0].removeprefix("--").replace("-", "_") for word in arguments}
     if given & {"env", "env_id", "environment", "task"}:
         raise UsageError(SENTENCES["env"][1].replace("quell train", f"quell {command}"))

@@ -178,10 +178,15 @@ FILE_LIKE = re.compile(r"[/\\~$:]|^\.")
 """What a text has that may be the name of a file, or of something to import."""
 
 
+def names_a_file(value: Any) -> bool:
+    """Whether a task's setting may be the name of a file, which the task would open."""
+    return isinstance(value, str) and bool(FILE_LIKE.search(value) or os.path.lexists(value))
+
+
 def refuse_files(settings: Mapping[str, Any], task: str) -> None:
     """Raise UsageError if settings of a task, which somebody else may have written, name files for it to open."""
     for name, text in settings.items():
-        if isinstance(text, str) and (FILE_LIKE.search(text) or os.path.lexists(text)):
+        if names_a_file(text):
             opens = f"this run's settings name a file for {task:.80} to open ({name:.80} = {text!r:.300})"
             raise UsageError(f"{opens}: add `trust_files=True` if you know where the folder is from")
 
