@@ -20,7 +20,7 @@ endif
 
 .PHONY: run test test-all lint docs check format pins clean
 
-run: .venv/core  ## train the control variate against plain ES, show the comparison
+run: .venv/core  ## train the default beside TRPO and ES, show the comparison
 	$(BIN)/python examples/compare.py
 
 test: .venv/dev  ## the tests, without the slow ones

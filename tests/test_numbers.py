@@ -200,7 +200,7 @@ class TestVariance:
 
 
 def test_normalisation() -> None:
-    """docs/choosing.md and README against its file."""
+    """docs/choosing.md and docs/guarantees.md against its file."""
     facts = json.loads((RESULTS / "variance/normalisation/sine.json").read_text())["rows"]
     found = {(row["task"].replace("linear-", "linear "), row["pairs"]): row for row in facts}
     shown = list(rows("docs/choosing.md", "| | 5 pairs |"))
@@ -209,11 +209,11 @@ def test_normalisation() -> None:
         for pairs, cell in zip((5, 40), cells, strict=True):
             check(cell, [100 * found[task, pairs][name] for name in ("off", "error")])
     five = [100 * row["off"] for row in facts if row["pairs"] == 5]
-    says("README.md", "turns the expected direction by", [min(five), max(five)])
+    says("docs/guarantees.md", "turns the expected direction by", [min(five), max(five)])
 
 
 class TestSpeed:
-    """results/throughput/README.md, and what README says of it."""
+    """results/throughput/README.md, and what docs/guarantees.md says of it."""
 
     def test_the_clock(self) -> None:
         facts = json.loads((RESULTS / "throughput/clock.json").read_text())["tasks"]
@@ -225,8 +225,8 @@ class TestSpeed:
                 f"{steps} {ms} {beside}", [median(one["steps"]), median(one["ms"]), *(one["ratio"] if beside else [])]
             )
         default = {task: facts[task]["default"]["ratio"][0] for task in facts}
-        says("README.md", "In batches of 4,000 steps the default takes", [default["halfcheetah"]])
-        says("README.md", "of ES per step there,", [default["hopper"], default["inverted-pendulum"]])
+        says("docs/guarantees.md", "In batches of 4,000 steps the default takes", [default["halfcheetah"]])
+        says("docs/guarantees.md", "of ES per step there,", [default["hopper"], default["inverted-pendulum"]])
         told = "So the default takes"
         says("results/throughput/README.md", told, [default[n] for n in ("halfcheetah", "hopper", "inverted-pendulum")])
 
@@ -241,8 +241,8 @@ class TestSpeed:
             *("inverted-pendulum", "gym:CartPole-v1", "dm-quadruped-walk", "roboschool-pong"),
             *("dm-cartpole-balance", "dm-cartpole-swingup", "dm-cartpole-two-poles"),
         }
-        says("README.md", "it took", [*ends, len(ratios), middle, min(ratios[task] for task in slow)])
-        assert "1.7 times or more on seven of them" in page("README.md")
+        says("docs/guarantees.md", "it took", [*ends, len(ratios), middle, min(ratios[task] for task in slow)])
+        assert "1.7 times or more on seven of them" in page("docs/guarantees.md")
         low = min(ratios[task] for task in slow)
         says("docs/benchmark.md", "The control variate took", [*ends, middle, low, ends[1]])
         clock = json.loads((RESULTS / "throughput/clock.json").read_text())["tasks"]
@@ -251,7 +251,7 @@ class TestSpeed:
 
     def test_halfcheetah(self) -> None:
         facts = json.loads((RESULTS / "throughput/halfcheetah.json").read_text())
-        says("README.md", "iteration on halfcheetah at", [facts["ratios"]["es / open loop"]])
+        says("docs/guarantees.md", "iteration on halfcheetah at", [facts["ratios"]["es / open loop"]])
         times = [
             1e3 * median(facts["seconds"][row]) for row in ("open loop", "es", "cv", "cv+gamma", "auto", "EnvPool")
         ]
@@ -273,7 +273,7 @@ class TestSpeed:
             values += [longer["ratio"]] if longer else []
             check(" ".join(cells), [*values, *([first["physics"]] if first["physics"] else [])])
             ratios += [one["ratio"] for one in (first, again, longer) if one and task != "bipedalwalker"]
-        says("README.md", "Episodes of the MuJoCo tasks run at", [min(ratios), max(ratios)])
+        says("docs/guarantees.md", "Episodes of the MuJoCo tasks run at", [min(ratios), max(ratios)])
         ours = {task: one["ours"] for task, one in files[0].items() if one["envpool"] and task != "bipedalwalker"}
         slowest, fastest = min(ours, key=ours.__getitem__), max(ours, key=ours.__getitem__)
         assert (slowest, fastest) == ("dm-quadruped-escape", "dm-pendulum-swingup")
@@ -311,13 +311,13 @@ def runs() -> list[Record]:
 
 
 class TestPaper:
-    """What README says of results/paper, results/learning and results/initial-policy."""
+    """What docs/results.md says of results/paper, results/learning and results/initial-policy."""
 
     def test_a_twentieth_of_the_steps(self, runs: list[Record]) -> None:
         found = aggregate(grid(runs), "cv")
         assert found is not None
         says(
-            "README.md",
+            "docs/results.md",
             "above ES with probability",
             [found.improvement.value, found.improvement.low, found.improvement.high],
         )
@@ -373,16 +373,16 @@ class TestPaper:
     def test_the_full_budget(self) -> None:
         full = grid(read_group(RESULTS / "paper/paper-large-start-1"))["swimmer"]
         cv, es = (mean_std([run.return_sampled for run in full[name]]) for name in ("cv", "es"))
-        says("README.md", "CV ties with ES on swimmer (", [cv.mean, cv.std, es.mean, es.std])
+        says("docs/results.md", "CV ties with ES on swimmer (", [cv.mean, cv.std, es.mean, es.std])
 
     def test_how_a_policy_starts(self, runs: list[Record]) -> None:
         small = spread("initial-policy/halfcheetah-paper-es-small-1000000-?")
         usual = mean_std([run.return_sampled for run in grid(runs)["halfcheetah"]["es"]])
-        says("README.md", "as the paper probably had it, ES reaches", [small[0], usual.mean])
+        says("docs/results.md", "as the paper probably had it, ES reaches", [small[0], usual.mean])
 
     def test_variance_removed_with_the_papers_settings(self) -> None:
         left = [run.variance or 0 for run in records("learning/*-paper-cv-1000000-?")]
-        assert "the control variate removes 4% of the variance" in page("README.md")
+        assert "the control variate removes 4% of the variance" in page("docs/results.md")
         assert round(100 * (1 - sum(left) / len(left))) == 4
 
 

@@ -1,4 +1,4 @@
-"""What README and docs/benchmark.md say of the benchmark in words, from its records."""
+"""What docs/results.md and docs/benchmark.md say of the benchmark in words, from its records."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_no_row_is_lost(found: Grid) -> None:
 
 
 def test_over_all_tasks(found: Grid) -> None:
-    """P averaged over 22 tasks, as the table, README and the pages have it."""
+    """P averaged over 22 tasks, as the table and the pages have it."""
     pooled = {}
     for name in OTHERS:
         both = {task: row for task, row in found.items() if task not in APART}
@@ -61,8 +61,8 @@ def test_over_all_tasks(found: Grid) -> None:
     assert len(both) == 22
     says(PAGE, "cannot be distinguished from TRPO: P is", pooled["trpo"])
     says(PAGE, "over 22 tasks. It is above PPO with", [*pooled["ppo"], *pooled["es"], *pooled["ars"]])
-    says("README.md", "is above ARS with probability", [*pooled["ars"], *pooled["es"], *pooled["ppo"]])
-    says("README.md", "without perturbation, cannot be distinguished from it:", pooled["trpo"])
+    says("docs/results.md", "is above ARS with probability", [*pooled["ars"], *pooled["es"], *pooled["ppo"]])
+    says("docs/results.md", "without perturbation, cannot be distinguished from it:", pooled["trpo"])
     says("docs/natural.md", "the control variate is above it with probability", pooled["trpo"])
 
 
@@ -102,7 +102,7 @@ def test_against_the_papers_control_variate(found: Grid) -> None:
     assert COUNTS[sum(gap > 0 and p < 0.05 for gap, p in sampled.values())] == "nine"
     assert sampled["lqr-302"][0] < 0
     assert sum(gap > 0 for gap, _ in against_the_paper(found, "trpo", "mean_action").values()) == 12
-    for name in (PAGE, "README.md"):
+    for name in (PAGE, "docs/results.md"):
         assert re.search(
             r"higher on fourteen of (the paper's )?sixteen tasks, and by Welch's test .*above it on ten", page(name)
         )
@@ -187,7 +187,7 @@ def test_how_much_each_method_was_tuned() -> None:
     says(PAGE, "the records of tuning hold", counted)
     fewer = [steps["cv"] / steps[name] for name in ("ppo", "ars")]
     says(PAGE, "with 41: ES, ARS and PPO got", fewer)
-    says("README.md", "In steps, these three got", fewer)
+    says("docs/results.md", "In steps, these three got", fewer)
     says("results/tuning/README.md", "ES, ARS and PPO got", fewer)
 
 
@@ -229,7 +229,7 @@ def test_means(found: Grid, before: str, task: str, method: str) -> None:
 
 
 def test_readme(found: Grid) -> None:
-    says("README.md", "some seeds get up and some do not (", scores(found["dm-quadruped-walk"]["natural-cv"]))
+    says("docs/results.md", "some seeds get up and some do not (", scores(found["dm-quadruped-walk"]["natural-cv"]))
 
 
 def test_seeds_that_are_left_behind(found: Grid) -> None:

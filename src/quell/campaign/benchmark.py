@@ -58,18 +58,22 @@ def _scores(found: Grid, methods: Sequence[str], published: Mapping[str, Mapping
     rows = []
     for task, row in found.items():
         known = {name: scores(row[name]) for name in methods if name in row}
-        best = max(known, key=lambda name: float(np.mean(known[name])))
+        best = leaders(known) if len(known) > 1 else set()
         cells = [task, steps(max(run.config.steps for runs in row.values() for run in runs))]
         for name in methods:
             text = _cell(known.get(name, [])) + (f" {NO_REWARD}" if _flat(row.get(name, ())) else "")
-            leads = len(known) > 1 and name in known and min(known[best]) <= max(known[name])
-            leads = leads and verdict(known[best], known[name])[1] != "above"
-            cells.append(f"**{text}**" if leads else text)
+            cells.append(f"**{text}**" if name in best else text)
         rows.append([*cells, *(other.get(task, "") for other in published.values())])
     ranks = mean_ranks(found, methods)
     rows.append(["mean rank", "", *(f"{ranks[name]:.1f}" if name in ranks else "" for name in methods)])
     rows[-1] += [""] * len(published)
     return _markdown(["task", "steps", *map(title, methods), *published], rows)
+
+
+def leaders(known: Mapping[str, Sequence[float]]) -> set[str]:
+    """The method of the best mean, and all whose seeds overlap with its and that no test tells from it."""
+    best = known[max(known, key=lambda name: float(np.mean(known[name])))]
+    return {name for name, own in known.items() if min(best) <= max(own) and verdict(best, own)[1] != "above"}
 
 
 def _chances(found: Grid, methods: Sequence[str]) -> str:

@@ -45,7 +45,12 @@ def curves(groups: "Mapping[str, Sequence[Result]]", path: Path | str, *, title:
 
 
 def curve_panels(
-    panels: Panels, *paths: Path, upper: bool = False, within_reach: bool = False, seconds: Seconds | None = None
+    panels: Panels,
+    *paths: Path,
+    upper: bool = False,
+    within_reach: bool = False,
+    seconds: Seconds | None = None,
+    columns: int = 4,
 ) -> None:
     """One panel per title: return while training, mean and standard deviation over seeds.
 
@@ -54,7 +59,7 @@ def curve_panels(
     """
     from matplotlib.lines import Line2D
 
-    columns = min(4, len(panels))
+    columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
     figure = new_figure(2.6 * columns + 0.4, 2.15 * rows + 0.5)
     grid = np.ravel(figure.subplots(rows, columns, squeeze=False))
@@ -93,7 +98,7 @@ def _panel(axes: Any, panel: Panel, used: Mapping[str, Look], paces: Mapping[str
     cuts = {name: runs[0].config.train_horizon for name, runs in panel.items() if runs and runs[0].config.train_horizon}
     if 0 < len(cuts) < len(panel):  # their returns are of fewer steps than the others'
         note = "episodes cut after\n" + ", ".join(f"{title(name)} {steps}" for name, steps in cuts.items())
-        axes.text(0.02, 0.98, note, transform=axes.transAxes, va="top", fontsize=6)
+        axes.text(0.98, 0.03, note, transform=axes.transAxes, ha="right", fontsize=6)
     bottom, top = axes.get_ylim()
     if max(abs(bottom), abs(top)) > 1e6:  # an LQR that blows up: a linear axis shows nothing
         axes.set_yscale("symlog", linthresh=1e3)

@@ -1,0 +1,106 @@
+"""What README says in numbers, made of the records in results/benchmark, and the figure above it.
+
+python docs/make_front.py           # README.md, between its marks, and docs/figures/score-seconds.png
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from quell.campaign.benchmark import APART, Grid, grid, leaders, median_seconds, scores
+from quell.figures.runs import curve_panels
+from quell.runs.record import read_group
+from quell.stats import mean_std, probability_of_improvement, verdict
+from quell.terminal.numbers import score
+from quell.terminal.tables import markdown_lines
+
+ROOT = Path(__file__).resolve().parents[1]
+BENCHMARK = ROOT / "results" / "benchmark"
+METHODS = {"natural-cv": "natural-cv", "trpo": "TRPO", "ppo": "PPO", "es": "ES", "ars": "ARS"}
+TASKS = ("halfcheetah", "hopper", "walker2d", "swimmer", "dm-cheetah-run", "gym:LunarLander-v3")
+SHOWN = "halfcheetah"
+
+
+def table(found: Grid) -> str:
+    """Mean ± standard deviation over seeds; bold as in the whole table."""
+    rows = []
+    for task in TASKS:
+        known = {name: scores(found[task][name]) for name in METHODS}
+        best, cells = leaders(known), []
+        for name, values in known.items():
+            told = mean_std(values)
+            text = f"{score(told.mean)} ± {score(told.std)}"
+            cells.append(f"**{text}**" if name in best else text)
+        rows.append([f"`{task.removeprefix('gym:')}`", *cells])
+    return "\n".join(markdown_lines(["task", *METHODS.values()], rows))
+
+
+def seeds(found: Grid) -> str:
+    """How the table's runs were made, in a sentence."""
+    runs = [run for task in TASKS for name in METHODS for run in found[task][name]]
+    (budget,), episodes = {run.config.steps for run in runs}, {len(run.final["mean_action"]) for run in runs}
+    told = sorted({run.config.seed for run in runs})
+    assert told == list(range(len(told)))
+    assert len(episodes) == 1
+    return (
+        f"{budget:,} steps, seeds {told[0]} to {told[-1]}, mean actions of the final policy on {episodes.pop()} fresh "
+        "episodes, mean ± standard deviation over seeds, every method with its own tuned settings. Bold: the best "
+        "mean, and all methods that these seeds cannot distinguish from it. Settings were found on other seeds "
+        "(100 and up), but these seeds decided which of them were looked at again, so scores are somewhat too good."
+    )
+
+
+def ties(found: Grid) -> str:
+    """How often the default ends above each other method, over all tasks but those on which it is ES itself."""
+    both = {task: row for task, row in found.items() if task not in APART}
+    told = {}
+    for name in ("trpo", "ppo", "es", "ars"):
+        own, theirs = ({task: scores(row[one]) for task, row in both.items()} for one in ("natural-cv", name))
+        chance = probability_of_improvement(own, theirs)
+        told[name] = f"{chance.value:.2f} [{chance.low:.2f}, {chance.high:.2f}]"
+    apart = [
+        t for t, row in both.items() if verdict(scores(row["natural-cv"]), scores(row["trpo"]))[1] in ("above", "below")
+    ]
+    assert not apart, "a task on which the two can be distinguished: say so"
+    return (
+        "* **It ties with TRPO.** TRPO here is the default without the perturbation. "
+        f"Over {len(both)} tasks a run of the default ends above one of TRPO with probability {told['trpo']}, "
+        "and on none of them can the two be distinguished. "
+        f"It is above PPO with {told['ppo']}, above ES with {told['es']} and above ARS with {told['ars']}."
+    )
+
+
+def speed(seconds: Mapping[tuple[str, str], float]) -> str:
+    took = seconds[SHOWN, "natural-cv"]
+    return f"A million steps of `{SHOWN}` take the default {took:.0f} seconds on one core."
+
+
+def parts() -> dict[str, Callable[[], str]]:
+    found, seconds = grid(read_group(BENCHMARK)), median_seconds(BENCHMARK)
+    return {
+        "table": lambda: f"{table(found)}\n\n{seeds(found)}",
+        "ties": lambda: ties(found),
+        "speed": lambda: speed(seconds),
+    }
+
+
+def page(text: str) -> str:
+    """README with every part between marks made anew."""
+    for name, make in parts().items():
+        start, end = f"<!-- {name}: made by docs/make_front.py -->\n", "\n<!-- end -->"
+        before, mark, rest = text.partition(start)
+        assert mark, name
+        text = before + start + make() + end + rest.partition(end)[2]
+    return text
+
+
+def figure(path: Path) -> None:
+    found = grid(read_group(BENCHMARK))
+    panels = {task.removeprefix("gym:"): {name: found[task][name] for name in METHODS} for task in TASKS}
+    seconds = {(task.removeprefix("gym:"), name): took for (task, name), took in median_seconds(BENCHMARK).items()}
+    curve_panels(panels, path, upper=True, within_reach=True, seconds=seconds, columns=3)
+
+
+if __name__ == "__main__":
+    readme = ROOT / "README.md"
+    readme.write_text(page(readme.read_text()))
+    figure(ROOT / "docs" / "figures" / "score-seconds.png")
