@@ -14,6 +14,7 @@ processor time of a side and all its workers, which other programs disturb far l
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import os
 import subprocess
@@ -163,39 +164,32 @@ def _digest(came_out: Any) -> str:
     return "" if theta is None else hashlib.sha256(theta.tobytes()).hexdigest()[:16]
 
 
-# The same work in the words of both sides: before strategies became values (0437d73 and earlier), and since.
+# The same work in the words of both sides: since presets choose numbers alone, and before.
 
-OLD_SETTINGS: dict[str, dict[str, Any]] = {
-    "gamma fixed": {"cv.learn_gamma": False},
-    "chosen": {"cv.eta": "auto", "cv.metric": "policy"},
+OF_ONE_PRESET = {
+    **{"natural-cv": ("tuned", "cv"), "trpo": ("tuned", "trpo"), "ppo": ("tuned", "ppo")},
+    **{"cv": ("paper", "cv"), "trpo-paper": ("paper", "trpo"), "ppo-paper": ("paper", "ppo")},
 }
-NEW_SETTINGS: dict[str, dict[str, Any]] = {
-    "gamma fixed": {"discount": {"name": "fixed", "gammas": (0.99,)}},
-    "chosen": {
-        "discount": {"name": "fixed", "gammas": (1.0, 0.99)},
-        "coefficients": {"name": "choose", "metric": "policy"},
-        "baseline": "leave-one-out",
-        "values": ("network",),
-    },
-}
+"""Method -> the one preset that had it before presets chose numbers alone, and the name it had there."""
+FIXED: dict[str, Any] = {"discount": {"name": "fixed", "gammas": (0.99,)}}
+"""The paper's control variate without trials of other discounts."""
 
 
-def make_trainer(
-    task: str, method: str, preset: str, kind: str = "", *, workers: int, engine: str = "cpu", **settings: Any
-) -> Any:
-    """A Trainer; `kind` is one of the settings above whose names have changed."""
-    try:
-        from quell import registry
-        from quell.training.iteration import Trainer
-        from quell.training.methods import make_config
-    except ImportError:
-        from quell.compute import Compute  # type: ignore[import-not-found]
-        from quell.methods import make_config as make_old  # type: ignore[import-not-found]
-        from quell.trainer import Trainer as OldTrainer  # type: ignore[import-not-found]
+def known_as(method: str, preset: str) -> str | None:
+    """What this source tree calls a method; None if it does not have it under that preset."""
+    if importlib.util.find_spec("quell.presets"):
+        return method
+    only, name = OF_ONE_PRESET.get(method, (preset, method.replace("ppo-paper+", "ppo+")))
+    return name if only == preset else None
 
-        config = make_old(task, method, preset, {**settings, **OLD_SETTINGS.get(kind, {})})
-        return OldTrainer(config, Compute(workers, engine))
-    config = make_config(task, method, preset, {**settings, **NEW_SETTINGS.get(kind, {})})  # type: ignore[arg-type]
+
+def make_trainer(task: str, method: str, preset: str, *, workers: int, engine: str = "cpu", **settings: Any) -> Any:
+    """A Trainer of a method by today's name, in whichever source tree this is."""
+    from quell import registry
+    from quell.training.iteration import Trainer
+    from quell.training.methods import make_config
+
+    config = make_config(task, known_as(method, preset), preset, settings)  # type: ignore[arg-type]
     return Trainer(config, registry.make("engine", engine, {"workers": workers}))
 
 

@@ -20,17 +20,17 @@ from statistics import median
 from typing import Any
 
 import tyro
-from against import make_trainer, ratio
+from against import FIXED, make_trainer, ratio
 
 FILLED = {"pairs": 2, "batch_steps": 4000}
-ROWS: dict[str, tuple[str, str, str, dict[str, Any], str]] = {
-    "es": ("es", "paper", "", {}, "es"),
-    "cv": ("cv", "paper", "gamma fixed", {}, "es"),
-    "cv+gamma": ("cv", "paper", "", {}, "es"),
-    "es, 4000 steps": ("es", "tuned", "", FILLED, "es, 4000 steps"),
-    "default": ("natural-cv", "tuned", "", FILLED, "es, 4000 steps"),
+ROWS: dict[str, tuple[str, str, dict[str, Any], str]] = {
+    "es": ("es", "paper", {}, "es"),
+    "cv": ("cv", "paper", FIXED, "es"),
+    "cv+gamma": ("cv", "paper", {}, "es"),
+    "es, 4000 steps": ("es", "tuned", FILLED, "es, 4000 steps"),
+    "default": ("natural-cv", "tuned", FILLED, "es, 4000 steps"),
 }
-"""Row -> method, preset, what is different about it, settings, and the row it is compared with."""
+"""Row -> method, preset, what is different about it, and the row it is compared with."""
 
 
 @dataclass
@@ -47,8 +47,8 @@ class Arguments:
 def turns(task: str, rounds: int, workers: int) -> dict[str, dict[str, Any]]:
     """Row -> milliseconds per 1,000 steps of each turn, and the median number of steps of an iteration."""
     trainers = {
-        row: make_trainer(task, method, preset, kind, workers=workers, **settings)
-        for row, (method, preset, kind, settings, _) in ROWS.items()
+        row: make_trainer(task, method, preset, workers=workers, **settings)
+        for row, (method, preset, settings, _) in ROWS.items()
     }
     found: dict[str, dict[str, Any]] = {row: {"ms": [], "steps": []} for row in ROWS}
     try:

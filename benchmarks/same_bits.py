@@ -1,16 +1,17 @@
 """Does this checkout train to the same bits as another commit?
 
-    python benchmarks/same_bits.py COMMIT [--methods es natural-cv] [--tasks swimmer] [--json FILE]
+    python benchmarks/same_bits.py COMMIT [--methods es natural-cv] [--tasks swimmer] [--steps 5000] [--json FILE]
 
-Both sides train every method, with both presets, for about five iterations on five tasks (es and cv also on Ray), each
-in a process of its own with its own source tree; what is compared is theta's SHA-256 and the number of iterations.
+The other commit trains every method, with both presets, for about five iterations on six tasks (es and natural-cv also
+on Ray). This checkout then trains what the other one's config.json says, under today's names; compared are theta's
+SHA-256 and the number of iterations. Each side has a process and a source tree of its own. Behind every combination
+stand the settings that today's preset gives another value: those are changed numbers, not changed bits.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
-import importlib.util
 import json
 import os
 import subprocess
@@ -19,22 +20,22 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from against import known_as
+
 STEPS = {
     "swimmer": 50_000,
     "hopper": 1_200,
     "dm-cartpole-swingup": 50_000,
     "roboschool-pong": 50_000,
     "gym:CartPole-v1": 1_100,
+    "lqr-302": 15_000,
 }
 """Five iterations of five pairs: 1,000 steps an episode, or some twenty where an untrained policy falls."""
-METHODS = ("natural-cv", "cv", "es", "ortho", "gcmc", "qmc", "det", "ars", "pg", "trpo", "ppo", "trpo-paper")
+DEFAULT = "default"
+"""No method asked for: what a task is then trained with, under the preset tuned."""
+METHODS = (DEFAULT, "natural-cv", "cv", "es", "ortho", "gcmc", "qmc", "det", "ars", "pg", "trpo", "ppo", "trpo-paper")
 METHODS += ("ppo-paper", *(f"ppo-paper+{switches}" for switches in ("s", "a", "m", "s+a", "s+m", "a+m", "s+a+m")))
 ON_RAY = ("es", "natural-cv")
-OF_ONE_PRESET = {
-    **{"natural-cv": ("tuned", "cv"), "trpo": ("tuned", "trpo"), "ppo": ("tuned", "ppo")},
-    **{"cv": ("paper", "cv"), "trpo-paper": ("paper", "trpo"), "ppo-paper": ("paper", "ppo")},
-}
-"""Before presets chose numbers alone: method -> the one preset that had it, and the name it had there."""
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -43,90 +44,115 @@ def main() -> int:
     parser.add_argument("commit", help="what to compare with")
     parser.add_argument("--methods", nargs="*", default=METHODS)
     parser.add_argument("--tasks", nargs="*", default=list(STEPS))
+    parser.add_argument("--steps", type=int, help="of every run, in place of five iterations' worth")
     parser.add_argument("--no-ray", action="store_true")
-    parser.add_argument("--json", type=Path, help="write both sides' hashes here")
+    parser.add_argument("--json", type=Path, help="write both sides here")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--old", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
-        arguments.child.write_text(json.dumps(train_all(arguments.tasks, arguments.methods, not arguments.no_ray)))
+        found = again(json.loads(arguments.old.read_text())) if arguments.old else train_all(arguments)
+        arguments.child.write_text(json.dumps(found))
         return 0
     with tempfile.TemporaryDirectory() as folder:
         old = Path(folder) / "old"
         git = ["git", "-C", str(ROOT), "worktree"]
         subprocess.run([*git, "add", "--quiet", "--detach", str(old), arguments.commit], check=True)
         try:
-            sides = {name: side(path, Path(folder), arguments) for name, path in (("old", old), ("new", ROOT))}
+            before = side(old, arguments, Path(folder) / "before.json")
+            after = side(ROOT, arguments, Path(folder) / "after.json", ["--old", str(Path(folder) / "before.json")])
         finally:
             subprocess.run([*git, "remove", "--force", str(old)], check=True)
     if arguments.json:
-        arguments.json.write_text(json.dumps(sides, indent=1) + "\n")
-    return compare(sides["old"], sides["new"])
+        arguments.json.write_text(json.dumps({"old": before, "new": after}, indent=1) + "\n")
+    return compare(before, after)
 
 
-def side(tree: Path, folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
-    """The hashes of one source tree."""
-    out = folder / f"{tree.name}.json"
+def side(tree: Path, arguments: argparse.Namespace, out: Path, more: list[str] | None = None) -> dict[str, Any]:
+    """What one source tree trains."""
     command = [sys.executable, __file__, arguments.commit, "--child", str(out), "--tasks", *arguments.tasks]
-    command += ["--methods", *arguments.methods, *(["--no-ray"] if arguments.no_ray else [])]
-    subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(tree / "src")}, cwd=folder)
+    command += ["--methods", *arguments.methods, *(["--no-ray"] if arguments.no_ray else []), *(more or [])]
+    command += ["--steps", str(arguments.steps)] if arguments.steps else []
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(tree / "src")}, cwd=out.parent)
     return dict(json.loads(out.read_text()))
 
 
 def compare(old: dict[str, Any], new: dict[str, Any]) -> int:
-    different = [name for name in old if old[name] != new.get(name)]
+    different = [name for name in old if old[name]["bits"] != new[name]["bits"]]
     for name in old:
-        mark = "DIFFERENT" if name in different else "same"
-        print(f"{name:<52}{mark:<10}{' / '.join(map(str, new.get(name, ['missing'])))[:60]}")
+        mark, changed = "DIFFERENT" if name in different else "same", " ".join(new[name].get("changed", []))
+        bits = " / ".join(map(str, new[name]["bits"]))[:24]
+        print(f"{name:<44}{mark:<11}{bits:<26}{f'changed numbers: {changed}' if changed else ''}".rstrip())
     print(f"{len(old) - len(different)} of {len(old)} are the same")
     return int(bool(different))
 
 
-def train_all(tasks: list[str], methods: list[str], ray: bool) -> dict[str, Any]:
+def train_all(asked: argparse.Namespace) -> dict[str, Any]:
+    """What is trained by name: its bits, and its settings."""
     found = {}
     for preset in ("paper", "tuned"):
-        for task in tasks:
-            for method in methods:
-                if known_as(method, preset) is None:
+        for task in asked.tasks:
+            for method in asked.methods:
+                if known_as(method, preset) is None or (method == DEFAULT and preset != "tuned"):
                     continue
-                found[f"{task} {method} {preset}"] = train(task, method, preset)
-                if ray and method in ON_RAY and preset == "tuned":
-                    found[f"{task} {method} {preset} on Ray"] = train(task, method, preset, ray=True)
+                steps = asked.steps or STEPS[task]
+                found[f"{task} {method} {preset}"] = train(task, method, preset, steps)
+                if method in ON_RAY and preset == "tuned" and not asked.no_ray:
+                    found[f"{task} {method} {preset} on Ray"] = train(task, method, preset, steps, ray=True)
     return found
 
 
-def known_as(method: str, preset: str) -> str | None:
-    """What this source tree calls a method; None if it does not have it."""
-    if importlib.util.find_spec("quell.presets"):
-        return method
-    only, name = OF_ONE_PRESET.get(method, (preset, method.replace("ppo-paper+", "ppo+")))
-    return name if only == preset else None
-
-
-def train(task: str, method: str, preset: str, *, ray: bool = False) -> list[Any]:
-    """[iterations, theta's SHA-256], or what was refused."""
+def train(task: str, method: str, preset: str, steps: int, *, ray: bool = False) -> dict[str, Any]:
+    """[iterations, theta's SHA-256], or what was refused; and the settings as config.json has them."""
     import quell
 
     with tempfile.TemporaryDirectory() as out:
         settings: dict[str, Any] = {"seed": 3, "eval_every": 0, "eval_episodes": 1, "out": out, "progress": False}
-        if ray:
-            settings |= on_ray()
-        else:
-            settings["workers"] = 1
+        settings |= on_ray() if ray else {"workers": 1}
+        if method != DEFAULT:
+            settings["method"] = known_as(method, preset)
         try:
-            result = quell.train(task, method=known_as(method, preset), preset=preset, steps=STEPS[task], **settings)  # type: ignore
+            result = quell.train(task, preset=preset, steps=steps, **settings)  # type: ignore
         except quell.UsageError as error:
-            return ["refused", type(error).__name__]
+            return {"bits": ["refused", type(error).__name__]}
         print(task, method, preset, "ray" if ray else "", file=sys.stderr, flush=True)
-        return [result.iteration, hashlib.sha256(result.theta.tobytes()).hexdigest()]
+        settings = json.loads((result.path / "config.json").read_text())
+        return {"bits": bits(result), "settings": {key: value for key, value in settings.items() if key != "schema"}}
+
+
+def again(old: dict[str, Any]) -> dict[str, Any]:
+    """The same settings in this source tree, and which of them its own presets give another value."""
+    return {name: retrained(name, one["settings"]) if "settings" in one else one for name, one in old.items()}
+
+
+def retrained(name: str, settings: dict[str, Any]) -> dict[str, Any]:
+    import quell
+    from quell.api import start
+    from quell.config import changed, from_dict
+    from quell.training.methods import make_config
+
+    task, method, preset, *ray = name.split()
+    with tempfile.TemporaryDirectory() as out:
+        try:
+            config = from_dict(settings)
+            compute = on_ray()["engine"] if ray else quell.Cpu(workers=1)
+            result = start(config, compute=compute, out=Path(out), progress=False)
+        except quell.UsageError as error:
+            return {"bits": ["refused", str(error)]}
+        asked = {"seed": 3, "eval_every": 0, "eval_episodes": 1, "steps": config.steps}
+        today = make_config(task, None if method == DEFAULT else method, preset, asked)  # type: ignore[arg-type]
+        print(name, file=sys.stderr, flush=True)
+        return {"bits": bits(result), "changed": changed(config, today)}
+
+
+def bits(result: Any) -> list[Any]:
+    return [result.iteration, hashlib.sha256(result.theta.tobytes()).hexdigest()]
 
 
 def on_ray() -> dict[str, Any]:
-    """How to ask for two Ray workers: before and since engines became values."""
     import quell
 
-    if hasattr(quell, "Ray"):
-        return {"engine": quell.Ray(workers=2)}
-    return {"compute": quell.Compute(workers=2, engine="ray")}
+    return {"engine": quell.Ray(workers=2)}
 
 
 if __name__ == "__main__":

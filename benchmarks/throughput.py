@@ -9,9 +9,9 @@ under the same load of the machine:
     open loop    each worker process replays its members' episodes from recorded actions, physics only: the limit
     EnvPool      closed loop with the same policy and noise, as many threads as workers
     es           a whole ES iteration: perturb, roll out, estimate, update
-    cv           the same with the control variate (gamma fixed)
-    cv+gamma     the same with the control variate as in the paper (gamma learned from 10 trials per batch)
-    auto         the same with several control variates, chosen in the policy's metric (the tuned default)
+    cv           the same with the paper's control variate (gamma fixed)
+    cv+gamma     the same with gamma learned, as in the paper (from 10 trials per batch)
+    natural-cv   the default: a critic's control variate and a natural step
 
 and prints medians and ratios. All of them take 10 episodes of 1000 real steps.
 """
@@ -34,11 +34,14 @@ from typing import Any
 
 import numpy as np
 import tyro
-from against import first_iteration, make_trainer, race, serve
+from against import FIXED, first_iteration, make_trainer, race, serve
 
 EPISODES, HORIZON = 10, 1000
-KINDS = {"es": ("es", ""), "cv": ("cv", "gamma fixed"), "cv+gamma": ("cv", ""), "auto": ("cv", "chosen")}
-"""Row -> (method, what is different about it)."""
+KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    **{"es": ("es", "paper", {}), "cv": ("cv", "paper", FIXED), "cv+gamma": ("cv", "paper", {})},
+    "natural-cv": ("natural-cv", "tuned", {"batch_steps": 0}),
+}
+"""Row -> method, preset, and what is different about it."""
 
 
 @dataclass
@@ -134,12 +137,12 @@ def envpool_loop(workers: int) -> Callable[[], None]:
 
 
 def contestants(tasks: tuple[str, ...], rows: tuple[str, ...], workers: int) -> dict[str, Any]:
-    """Row -> a trainer with the paper's settings."""
+    """Row -> its trainer."""
     made = {}
     for task, row in itertools.product(tasks, rows):
-        method, kind = KINDS[row]
+        method, preset, settings = KINDS[row]
         name = row if len(tasks) == 1 else f"{task} {row}"
-        made[name] = make_trainer(task, method, "paper", kind, workers=workers, pairs=EPISODES // 2)
+        made[name] = make_trainer(task, method, preset, workers=workers, pairs=EPISODES // 2, **settings)
     return made
 
 
@@ -197,7 +200,7 @@ def beside_others(arguments: Arguments, trainers: dict[str, Any]) -> None:
         "es / EnvPool": middle["EnvPool"] / middle["es"],
         "cv time / es time": middle["cv"] / middle["es"],
         "cv+gamma time / es time": middle["cv+gamma"] / middle["es"],
-        "auto time / es time": middle["auto"] / middle["es"],
+        "natural-cv time / es time": middle["natural-cv"] / middle["es"],
     }
     for name, value in ratios.items():
         print(f"  {name:<26}{value:.2f}")
