@@ -6,6 +6,8 @@ python docs/make_front.py           # README.md, between its marks, and docs/fig
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from marks import fill
+
 from quell.campaign.benchmark import APART, Grid, grid, leaders, median_seconds, scores
 from quell.figures.runs import curve_panels
 from quell.runs.record import read_group
@@ -85,12 +87,8 @@ def parts() -> dict[str, Callable[[], str]]:
 
 def page(text: str) -> str:
     """README with every part between marks made anew."""
-    for name, make in parts().items():
-        start, end = f"<!-- {name}: made by docs/make_front.py -->\n", "\n<!-- end -->"
-        before, mark, rest = text.partition(start)
-        assert mark, name
-        text = before + start + make() + end + rest.partition(end)[2]
-    return text
+    made = parts()
+    return fill(text, lambda name: made[name](), "make_front.py")
 
 
 def figure(path: Path) -> None:

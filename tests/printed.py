@@ -38,8 +38,8 @@ def records(pattern: str) -> list[Record]:
 
 
 def page(name: str) -> str:
-    """A page with its line breaks and emphasis taken out, so that sentences can be looked for."""
-    return re.sub(r"\s+", " ", (ROOT / name).read_text().replace("**", ""))
+    """A page with its line breaks, emphasis and marks taken out, so that sentences can be looked for."""
+    return re.sub(r"\s+", " ", re.sub(r"<!--.*?-->", "", (ROOT / name).read_text()).replace("**", ""))
 
 
 def rounded(printed: str, value: float) -> bool:

@@ -74,8 +74,9 @@ class Kind(Protocol):
         """Whether they are drawn by the metric of the step, as earlier batches know it."""
         return self.nats is not None
 
-    def prepare(self, metric: Metric | None) -> Shape | None:
-        """What the draws of an iteration take from the run so far; None where the settings say all."""
+    def prepare(self, metric: Metric | None, weight: float = 1.0) -> Shape | None:
+        """What the draws of an iteration take from the run so far; None where the settings say all. `weight` is ES's
+        share of the estimate, for those whose size follows it."""
         return None
 
     def plus(self, draw: Draw, pair: int) -> Array:
@@ -132,7 +133,7 @@ class Directions(Kind):
     """Size of the perturbation as a divergence: mean KL between the perturbed and the plain policy. Sigma then follows
     from the metric of the step natural, and as given is the first batch's, before there is one."""
 
-    def prepare(self, metric: Metric | None) -> Shape | None:
+    def prepare(self, metric: Metric | None, weight: float = 1.0) -> Shape | None:
         """KL is about sigma^2 eps' F eps / 2, in the mean sigma^2 tr F / 2."""
         if self.nats is None or metric is None or not metric.known:
             return None

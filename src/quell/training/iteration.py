@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import time
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -96,7 +96,7 @@ class Trainer:
         """What directions take from the run: the metric, and what ES is worth where their size follows that."""
         directions = self.config.directions
         if getattr(directions, "least", None) is None:
-            return cast("Shape | None", directions.prepare(metric))
+            return directions.prepare(metric)
         estimator: Any = self.config.estimator
         return directions.prepare(metric, estimator.weight_of_es(self.problem, state.estimator, directions.nats))
 

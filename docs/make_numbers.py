@@ -1,0 +1,191 @@
+"""Tables and numbers of the pages, made of the records in results/: python docs/make_numbers.py
+
+`marks.py` says how a page marks them. A new one is a function in PARTS; whatever follows its name in a mark is given to
+it. README's parts are those of make_front.py.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from marks import fill
+
+from quell.campaign.benchmark import APART, Grid, grid, scores
+from quell.runs import archive
+from quell.runs.record import read_group
+from quell.stats import mean_std, probability_of_improvement
+from quell.terminal.numbers import score
+from quell.terminal.tables import markdown_lines
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "results"
+PAGES = tuple(sorted([*ROOT.glob("docs/*.md"), *RESULTS.glob("*/README.md")]))
+
+
+@cache
+def benchmark() -> Grid:
+    return grid(read_group(RESULTS / "benchmark"))
+
+
+@cache
+def facts(name: str) -> Any:
+    """A JSON file below results/."""
+    return json.loads((RESULTS / name).read_text())
+
+
+@cache
+def archived(folder: str) -> dict[str, dict[str, Any]]:
+    """Name -> what the records of a folder below results/ hold."""
+    return archive.read(RESULTS / folder)
+
+
+def table(heads: list[str], rows: list[list[str]]) -> str:
+    return "\n".join(markdown_lines(heads, rows))
+
+
+# Parts of sentences
+
+
+def above(first: str, other: str, what: str = "") -> str:
+    """How often a run of one method ends above one of another, over all tasks of the benchmark but LQR."""
+    both = {task: row for task, row in benchmark().items() if task not in APART}
+    own, theirs = ({task: scores(row[name]) for task, row in both.items()} for name in (first, other))
+    chance = probability_of_improvement(own, theirs)
+    return f"{chance.value:.2f}" if what == "alone" else f"{chance.value:.2f} [{chance.low:.2f}, {chance.high:.2f}]"
+
+
+def reached(task: str, method: str) -> str:
+    """Mean ± standard deviation over the seeds of a row of the benchmark."""
+    found = mean_std(scores(benchmark()[task][method]))
+    return f"{score(found.mean)} ± {score(found.std)}"
+
+
+def mean(task: str, method: str) -> str:
+    return score(mean_std(scores(benchmark()[task][method])).mean)
+
+
+def seeds(task: str, method: str) -> str:
+    """What every seed of a row of the benchmark reached."""
+    return ", ".join(f"{x:.0f}" if abs(x) >= 100 else f"{x:.1f}" for x in scores(benchmark()[task][method]))
+
+
+def left(measurement: str, method: str) -> str:
+    """Variance of an estimator, that of ES = 1, with its interval."""
+    (row,) = [row for row in archived("variance")[measurement]["rows"] if row["name"] == method]
+    ratio, digits = row["ratio"], 2 if row["ratio"]["value"] < 2 else 1
+    return f"{ratio['value']:.{digits}f} [{ratio['low']:.{digits}f}, {ratio['high']:.{digits}f}]"
+
+
+def slower(task: str, row: str = "default") -> str:
+    """Time of a step beside that of ES, in the benchmark of the clock."""
+    return f"{facts('throughput/clock.json')['tasks'][task][row]['ratio'][0]:.2f}"
+
+
+# Tables
+
+
+def contents(name: str) -> str:
+    """A table that a command wrote beside its records."""
+    return (RESULTS / name).read_text()
+
+
+def natural(when: str) -> str:
+    """Variance, bias² and gain at single policies, untrained (init) or trained."""
+    rows, found = [], archived("variance/natural")
+    order = ("halfcheetah", "hopper", "swimmer", "dm-cheetah-run", "dm-cartpole-swingup", "dm-cartpole-balance")
+    for task in (*order, "walker2d"):
+        if f"{task}-{when}" not in found:
+            continue
+        one = found[f"{task}-{when}"]
+        steps = {row["name"]: row["metrics"]["step"] for row in one["rows"]}
+        gains = {gain["name"]: gain["gain"] for gain in one["gains"]}
+        small = [steps[name][kind] for kind in ("ratio", "bias") for name in ("actor-critic", "natural-cv")]
+        cells = [f"{x['value']:.1e} [{x['low']:.0e}, {x['high']:.0e}]" for x in small]
+        large = [gains[name] for name in ("es", "actor-critic", "natural-cv")]
+        rows.append([task, *cells, *(f"{x['value']:+.1f} [{x['low']:+.0f}, {x['high']:+.0f}]" for x in large)])
+    names = ("actor-critic", "natural-cv")
+    heads = [f"{kind}: {name}" for kind in ("variance", "bias²") for name in names]
+    return table(["task", *heads, *(f"gain: {name}" for name in ("es", *names))], rows)
+
+
+def shaped() -> str:
+    """Variance of ES on isotropic and on shaped directions."""
+    rows = []
+    for one in facts("variance/directions.json")["variance"]:
+        step, kl = one["step"], one["kl"]
+        factor = f"{step['factor']:.1f} [{step['at least']:.1f}, {step['at most']:.1f}]"
+        rows.append([one["task"], f"{one['nats']:g}", f"{kl['isotropic']:.4f}, {kl['fisher']:.4f}", factor])
+    return table(["task", "nats asked for", "true mean KL (isotropic, fisher)", "variance isotropic / fisher"], rows)
+
+
+def size() -> str:
+    """Time and memory of ES with directions that are formed, and that are not."""
+    rows = []
+    for one in facts("variance/directions.json")["size"]:
+        memory = f"{one['driver']:.2f}, {one['worker']:.2f}"
+        rows.append([f"{one['d']:,}", one["kind"], f"{one['seconds']:.2f}", memory])
+    return table(["parameters", "directions", "seconds an iteration", "peak GiB (driver, worker)"], rows)
+
+
+def normalisation() -> str:
+    """Sine of the angle by which normalising returns turns the expected direction."""
+    found: dict[str, dict[int, str]] = {}
+    for row in facts("variance/normalisation/sine.json")["rows"]:
+        cell = f"{100 * row['off']:.1f}% ± {100 * row['error']:.1f}%"
+        found.setdefault(row["task"].replace("linear-", "linear "), {})[row["pairs"]] = cell
+    return table(["", "5 pairs", "40 pairs"], [[task, row[5], row[40]] for task, row in found.items()])
+
+
+def clock() -> str:
+    """Whole iterations, per 1,000 steps."""
+    rows = []
+    for task, row in facts("throughput/clock.json")["tasks"].items():
+        for name, one in row.items():
+            beside = "" if name.startswith("es") else "{:.2f} [{:.2f}, {:.2f}]".format(*one["ratio"])
+            rows.append([task, name, f"{median(one['steps']):.0f}", f"{median(one['ms']):.1f}", beside])
+    return table(["task", "row", "steps of an iteration", "ms per 1,000 steps", "time beside ES"], rows)
+
+
+def physics() -> str:
+    """Microseconds of a step of a worker's simulator, stage by stage left out."""
+    rows = []
+    for task, one in facts("throughput/physics.json").items():
+        cells = [f"{one[stage]:.1f}" for stage in ("shipped", "untimed", "lean")]
+        rows.append([task, *cells, f"{one['lean'] / one['shipped']:.2f}"])
+    return table(["task", "as shipped", "without the clock", "without idle stages", ""], rows)
+
+
+def model(dim: str, method: str) -> str:
+    """What an iteration on many machines would cost, simulated."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    from scale_model import Workload
+    from scale_model import table as simulated
+
+    return simulated(Workload(int(float(dim)), method=method))  # type: ignore[arg-type]
+
+
+PARTS: dict[str, Callable[..., str]] = {
+    **{part.__name__: part for part in (above, reached, mean, seeds, left, slower)},
+    **{part.__name__: part for part in (contents, natural, shaped, size, normalisation, clock, physics, model)},
+}
+
+
+def make(name: str) -> str:
+    part, *given = name.split()
+    return PARTS[part](*given)
+
+
+def page(text: str) -> str:
+    """A page with its parts made anew."""
+    return fill(text, make, "make_numbers.py")
+
+
+if __name__ == "__main__":
+    for path in PAGES:
+        path.write_text(page(path.read_text()))
