@@ -32,7 +32,8 @@ def test_a_part_of_a_sentence_begins_no_line() -> None:
 def test_marks_are_closed_and_known() -> None:
     for path in make_numbers.PAGES:
         text = path.read_text()
-        assert len(re.findall("<!-- .*: made by docs/", text)) == len(BLOCK.findall(text)) == text.count("<!-- end -->"), path
+        begun = re.findall("<!-- .*: made by docs/", text)
+        assert len(begun) == len(BLOCK.findall(text)) == text.count("<!-- end -->"), path
         assert text.count("<!--/-->") == len(SPAN.findall(text)), path
         for name in [found[1] for found in SPAN.findall(text)]:
             assert name.split()[0] in make_numbers.PARTS, name

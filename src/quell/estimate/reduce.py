@@ -7,6 +7,7 @@ whole blocks get the same bits, and whoever holds whole subtrees may add them up
 
 import functools
 import itertools
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -227,8 +228,11 @@ def calm() -> Iterator[None]:
     Overflow in a wild member is found by looking at the result. OpenBLAS's own threads would spin for a tenth of a
     second after a product, on cores that the next episodes need, and a sum split over them depends on their number.
     """
-    with np.errstate(all="ignore"), _controller().limit(limits=1, user_api="blas"):
+    with np.errstate(all="ignore"), _libraries(len(sys.modules)).limit(limits=1, user_api="blas"):
         yield
 
 
-_controller = functools.cache(ThreadpoolController)
+@functools.lru_cache(maxsize=1)
+def _libraries(modules: int) -> ThreadpoolController:
+    """All that is loaded; looked up again once more modules are, as SciPy and JAX bring a BLAS of their own."""
+    return ThreadpoolController()
