@@ -50,6 +50,7 @@ EXTRAS = {
     **{"plot": "matplotlib", "report": "jinja2", "video": "imageio_ffmpeg"},
     **{"dm": "dm_control", "robo": "pybullet_envs_gymnasium", "box2d": "Box2D"},
     **{name: name for name in ("envpool", "ray", "wandb", "mlflow", "onnx")},
+    "tune": "optuna",
 }
 """Optional dependency group -> the module that shows whether it is installed."""
 NEWER_PYTHON = {

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from pretended import pretend
 
 from quell.campaign.benchmark import grid, mean_ranks, table
 from quell.campaign.plan import by_task
@@ -17,19 +18,10 @@ from quell.config import changed
 from quell.runs import archive
 from quell.runs.record import Record, read_group
 from quell.stats import POWER, probability_of_improvement
+from quell.training import settings_file
 from quell.training.methods import make_config
 
 RESULTS = Path(__file__).parents[2] / "results"
-
-
-def pretend(job: object, value: float) -> None:
-    """A record as a run would leave it, whose policy earns `value`."""
-    from quell.campaign.plan import Job
-
-    assert isinstance(job, Job)
-    returns = {"sampled": [value], "mean_action": [value]}
-    curve: dict[str, list[float | None]] = {n: [] for n in ("iteration", "steps", "return", "ratio", "evaluation")}
-    Record(job.config, {}, returns, [0.0], curve, job.label).write(job.record)
 
 
 def test_a_search_keeps_to_its_protocol(tmp_path: Path) -> None:
@@ -53,9 +45,37 @@ def test_a_search_keeps_to_its_protocol(tmp_path: Path) -> None:
     before = len(ran)
     search(wanted, run)
     assert len(ran) == before  # finished runs are not repeated
-    assert (
-        json.loads((tmp_path / "out/natural-cv/searches.json").read_text())["hopper+swimmer"]["trials"][0]["seeds"] == 4
+    kept = json.loads((tmp_path / "out/natural-cv/searches.json").read_text())["hopper+swimmer"]["trials"]
+    assert kept[0]["seeds"] == 4
+    assert "trial07" in (job := wanted.job(7, "hopper", FIRST_SEED)).title
+    written = settings_file.read(wanted.preset)
+    assert written.pop("method") == "natural-cv"
+    asked = {"seed": FIRST_SEED, "steps": 1000, "eval_every": 0}
+    assert make_config("hopper", "natural-cv", "tuned", {**written, **asked}) == job.config, "as train --config has it"
+
+
+def test_halving_spends_the_budget_on_the_best(tmp_path: Path) -> None:
+    """All for a ninth, the best third of them for a third, the best third of these for all of it and more seeds."""
+    wanted = Search(("hopper",), "es", 18, 9000, tmp_path / "out", tmp_path / "runs", halving=True)
+    ran: list[tuple[int, int, int]] = []
+
+    def run(jobs: object) -> None:
+        for job in jobs:  # type: ignore[attr-defined]
+            trial = int(job.label.removeprefix("trial")[:2])
+            ran.append((trial, job.config.steps, job.config.seed))
+            pretend(job, trial + 0.001 * job.config.steps)
+
+    found = search(wanted, run)
+    by_budget = {steps: {trial for trial, budget, _ in ran if budget == steps} for steps in (1000, 3000, 9000)}
+    assert by_budget == {1000: set(range(18)), 3000: set(range(12, 18)), 9000: {16, 17}}
+    assert sorted(seed for trial, budget, seed in ran if (trial, budget) == (17, 9000)) == [100, 101, 102, 103]
+    assert [row["trial"] for row in found["trials"]] == [*range(17, -1, -1)], (
+        "who went further first, then who was better"
     )
+    assert [row.get("steps") for row in found["trials"]] == [None] * 2 + [3000] * 4 + [1000] * 12
+    before = len(ran)
+    assert search(wanted, run) == found
+    assert len(ran) == before
 
 
 def test_tasks_count_the_same_whatever_their_scale(tmp_path: Path) -> None:
@@ -73,8 +93,12 @@ def test_a_real_search_runs(
 ) -> None:
     monkeypatch.setattr("quell.campaign.tune.MORE_SEEDS", 1)
     command = ["tune", "lqr-302", "--method", "es", "--trials", "1", "--steps", "1000", "--episodes", "1"]
+    command += ["--pruner", "none"]
     assert main([*command, "--out", str(tmp_path / "o"), "--runs", str(tmp_path / "r"), "--jobs", "2"]) == 0
-    assert "best: what is in use" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "best: what is in use" in said
+    words = said.splitlines()[-1].removeprefix("train with it: quell ").split()
+    assert main([*words, "--show"]) == 0
 
 
 @pytest.mark.parametrize("bad", [["tune", "hopper", "--trials", "0"], ["tune", "hopper", "--method", "pg"]])

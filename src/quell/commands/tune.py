@@ -1,16 +1,18 @@
 """quell tune TASK ...: search for a method's settings by a stated protocol."""
 
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from quell.campaign.plan import Job
 from quell.campaign.runner import CHILD, Runner
-from quell.campaign.tune import Search, search
+from quell.campaign.tpe import Pruner, TpeSearch
+from quell.campaign.tune import FIRST_SEED, Search, search
 from quell.commands.arguments import UNSET, parse
 from quell.config import check_out
 from quell.errors import UsageError
@@ -21,10 +23,11 @@ from quell.terminal.campaign import CampaignDisplay
 from quell.terminal.streams import say, tell
 from quell.threads import cores
 
-DESCRIPTION = """Random search over a method's main settings, on seeds from 100 up, which no result is reported on:
-every trial once, then the best quarter with three more seeds. Several tasks are a family that shares its settings,
-judged by mean rank. Finished runs are not repeated: the same command goes on where it stopped. Records and a table go
-to OUT/METHOD."""
+DESCRIPTION = """Search for a method's main settings, on seeds from 100 up, which no result is reported on: every trial
+once, the best of them with three more seeds. Trials are drawn at random, or learn from each other (--sampler tpe);
+most are given up after a ninth or a third of the budget (--pruner halving). Several tasks are a family that shares its
+settings, judged by mean rank. Finished runs are not repeated: the same command goes on where it stopped. Records and a
+table go to OUT/METHOD, with the best settings as a file for `quell train --config`."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +38,13 @@ class Arguments:
     """`quell list methods` lists the names."""
     trials: Annotated[int, SIZE] = 16
     """Settings to try; the first is what is in use."""
-    steps: Annotated[int, SIZE] = 300_000
-    """Environment steps of each run."""
+    steps: Annotated[int, SIZE] = 1_000_000
+    """Environment steps of a whole run: the budget that results are reported for."""
+    sampler: Literal["random", "tpe"] = "random"
+    """How settings are drawn: at random from a grid, or by Optuna's tree-structured Parzen estimator (extra tune)."""
+    pruner: Pruner = "halving"
+    """Who gets the whole budget: the best thirds after a ninth and a third of it (halving), whoever is no worse than
+    the median so far (median, with tpe), or everybody (none)."""
     episodes: Annotated[int, SIZE] = 10
     """Episodes of each final evaluation."""
     jobs: Annotated[int | None, SIZE, UNSET] = None
@@ -51,20 +59,37 @@ def main(arguments: list[str]) -> int:
     parsed = parse(Arguments, arguments, prog="quell tune", description=DESCRIPTION)
     if not parsed.tasks:
         raise UsageError("which task? `quell tune TASK [TASK ...]`; `quell list tasks` lists them")
-    method = method_name(parsed.method)
-    place = {"out": parsed.out, "runs": parsed.runs / method}
-    wanted = Search(parsed.tasks, method, parsed.trials, parsed.steps, episodes=parsed.episodes, **place)
-    wanted.first_stage()  # complain before the first run
-    check_processes("jobs", count := parsed.jobs or cores(), CHILD)
+    count = parsed.jobs or cores()
+    wanted = _search(parsed, method_name(parsed.method), count)
+    check_processes("jobs", count, CHILD)
     check_out(parsed.out)
     check_out(parsed.runs, "runs")
     table = search(wanted, lambda jobs: _train(jobs, count))
     for row in table["trials"]:
         scores = "  ".join(f"{task} {score:.4g}" for task, score in row["scores"].items())
         settings = " ".join(f"{name}={value}" for name, value in row["settings"].items())
-        tell(f"trial {row['trial']:>2}  seeds {row['seeds']}  {scores}  {settings}")
+        cut = f"  after {row['steps']:,} steps" if "steps" in row else ""
+        tell(f"trial {row['trial']:>2}  seeds {row['seeds']}  {scores}{cut}  {settings}")
     tell("best: " + (" ".join(f"--{name} {value}" for name, value in table["best"].items()) or "what is in use"))
+    task = parsed.tasks[0] if len(parsed.tasks) == 1 else "TASK"
+    tell(f"train with it: quell train {task} --config {shlex.quote(str(wanted.preset))}")
     return 0
+
+
+def _search(parsed: Arguments, method: str, count: int) -> Search:
+    """What is asked for; complains before the first run."""
+    place: dict[str, Any] = {"out": parsed.out, "runs": parsed.runs / method, "episodes": parsed.episodes}
+    halving = parsed.pruner != "none"
+    if parsed.sampler == "tpe":
+        place |= {"pruner": parsed.pruner, "together": count, "halving": halving}
+        learning = TpeSearch(parsed.tasks, method, parsed.trials, parsed.steps, **place)
+        learning.distributions()
+        return learning
+    if parsed.pruner == "median":
+        raise UsageError("--pruner median goes by the trials so far, which come at once here: give --sampler tpe too")
+    wanted = Search(parsed.tasks, method, parsed.trials, parsed.steps, halving=halving, **place)
+    wanted.stage(range(wanted.trials), [FIRST_SEED], wanted.steps)
+    return wanted
 
 
 def _train(jobs: Sequence[Job], count: int) -> None:
