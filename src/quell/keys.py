@@ -7,6 +7,7 @@ same numbers, because nobody's position in a shared stream matters.
 
 import functools
 from enum import Enum, IntEnum
+from typing import Any
 
 import numpy as np
 
@@ -57,6 +58,14 @@ def generator(seed: int, purpose: Purpose, *address: int) -> np.random.Generator
     """
     words = np.array([*_words(seed), purpose, *address], np.uint32)
     return np.random.Generator(np.random.SFC64(np.random.SeedSequence(words)))
+
+
+def traced_key(seed: int, purpose: Purpose, iteration: Any) -> Any:
+    """What stands for `generator(seed, purpose, iteration)` inside a compiled program: a JAX key, other numbers."""
+    import jax
+
+    whole = functools.reduce(jax.random.fold_in, _words(seed), jax.random.key(0))
+    return jax.random.fold_in(jax.random.fold_in(whole, int(purpose)), iteration)
 
 
 @functools.lru_cache(maxsize=8)

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +17,24 @@ State = dict[str, Array]
 """What a strategy remembers between iterations: named arrays, so that a checkpoint can hold them."""
 Sums = dict[str, Array]
 """Named additive quantities: two of them add name by name."""
-Metrics = dict[str, float]
+Metrics = dict[str, Any]
+"""Numbers, by name; arrays without a dimension count as such."""
 
 
 def namespace(array: Any) -> Any:
     """The library that an array is of, numpy or jax.numpy: what runs on both is written over it."""
     return array.__array_namespace__()
+
+
+def either(condition: Any, changed: Callable[[], dict[str, Any]], otherwise: dict[str, Any]) -> dict[str, Any]:
+    """`changed()` where the condition holds, else `otherwise`, name by name.
+
+    NumPy computes only what is wanted. A compiled program computes both and chooses.
+    """
+    xp = namespace(condition)
+    if xp is np:
+        return changed() if condition else otherwise
+    return {name: xp.where(condition, value, otherwise.get(name, xp.nan)) for name, value in changed().items()}
 
 
 @dataclass(frozen=True, eq=False)

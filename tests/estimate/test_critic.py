@@ -10,9 +10,9 @@ import pytest
 
 from quell import registry
 from quell.estimate import Problem
-from quell.estimate.critic import discounted_sum, generalised_advantages
+from quell.estimate.critic import generalised_advantages
 from quell.estimate.critic.network import NetworkCritic
-from quell.estimate.returns import reward_to_go
+from quell.estimate.returns import discounted_sum, reward_to_go
 from quell.perturb.gaussian import Gaussian
 from quell.policy import Policy
 from quell.types import Array

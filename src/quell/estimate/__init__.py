@@ -70,7 +70,7 @@ class Estimate:
     metrics: Metrics
     surrogate: Callable[[Array], float] | None = None
     """theta -> what the batch says it would earn above the batch's own, in any unit; where a step shall ask."""
-    share: float = 1.0
+    share: Any = 1.0
     """Of its usual length, how much a step along the gradient shall have: steps do not feel how long that is."""
 
 

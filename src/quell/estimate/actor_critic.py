@@ -18,7 +18,7 @@ from quell.estimate.advantages import WithCritic, played_steps, surrogate
 from quell.estimate.flat import nothing_seen
 from quell.estimate.policy_gradient import Scaling, spread_of_good
 from quell.estimate.returns import finite_pairs
-from quell.types import Batch, Pair, State, Sums
+from quell.types import Batch, Pair, State, Sums, either, namespace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,11 +26,14 @@ class ActorCritic(WithCritic):
     """The policy gradient at theta with generalised advantages."""
 
     name: ClassVar[str] = "actor-critic"
-    needs: ClassVar[Needs] = Needs(perturbed=False, trajectories=True)
     line_search: bool = False
     """Have a natural step shortened until it gains by the importance-weighted surrogate too, or not taken."""
     shaping: Scaling = "normalise"
     """What is done to the rewards of a batch: divided by the spread of its returns, or nothing."""
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(perturbed=False, trajectories=True, traceable=self.traceable)
 
     @property
     def biased(self) -> bool:
@@ -39,9 +42,9 @@ class ActorCritic(WithCritic):
     def init(self, problem: Problem) -> State:
         return {**nothing_seen(), **self.critic.init(problem)}
 
-    def unit(self, batch: Batch, state: State) -> float:
-        """What rewards are divided by."""
-        return spread_of_good(batch) or 1.0 if self.shaping == "normalise" else 1.0
+    def unit(self, batch: Batch, state: State) -> Any:
+        """What rewards are divided by; 0 where there is nothing to divide by."""
+        return spread_of_good(batch) if self.shaping == "normalise" else 1.0
 
     def prepare(self, problem: Problem, batch: Batch, state: State) -> Rows:
         return self.rows(problem, batch, finite_pairs(batch.rollouts.rewards), state, self.unit(batch, state))
@@ -55,19 +58,16 @@ class ActorCritic(WithCritic):
         return {"count": 2.0, "g": wide.sum(axis=0), "gg": xp.square(wide).sum(axis=0), **learned}
 
     def combine(self, problem: Problem, sums: Sums, rows: Rows, state: State) -> Estimate:
-        count = float(sums["count"])
+        count, xp = sums["count"], namespace(sums["g"])
         metrics = {
             "variance/method": total_variance(sums["g"], sums["gg"], count),
             "gamma": self.gamma,
         }
         share = self.share(state, rows, sums)
-        if count and np.isfinite(sums["g"]).all():
-            state = self.learned(problem, state, rows, sums)
-        judge = None
-        if self.line_search:
-            steps = sums["collected.steps"]
-            judge = surrogate(problem.policy, steps[np.isfinite(steps).all(axis=1)])
-        return Estimate((sums["g"] / max(count, 1)).astype(np.float32), state, metrics, judge, share)
+        sound = (count > 0) & xp.isfinite(sums["g"]).all()
+        state = either(sound, lambda: self.learned(problem, state, rows, sums), state)
+        judge = surrogate(problem.policy, sums["collected.steps"]) if self.line_search else None
+        return Estimate((sums["g"] / xp.maximum(count, 1)).astype(np.float32), state, metrics, judge, share)
 
 
 ESTIMATORS = [ActorCritic]

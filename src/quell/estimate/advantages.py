@@ -22,7 +22,7 @@ from quell.estimate.flat import earned, nothing_else_seen, seen_after, step_shar
 from quell.estimate.policy_gradient import padded_length, pair_scores, recorded_length
 from quell.policy.network import Policy
 from quell.registry import DISCOUNT, SHARE
-from quell.types import Array, Batch, Pair, State, Sums
+from quell.types import Array, Batch, Pair, State, Sums, either, namespace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,23 +37,32 @@ class WithCritic:
     """The value function that advantages are measured against."""
 
     @property
+    def traceable(self) -> bool:
+        """Whether `prepare` and `combine` run on JAX arrays too."""
+        return bool(getattr(self.critic, "traceable", False))
+
+    @property
     def biased(self) -> bool:
         return self.gamma < 1 or self.trace < 1
 
-    def rows(self, problem: Problem, batch: Batch, good: Array, state: State, scale: float) -> Rows:
+    def rows(self, problem: Problem, batch: Batch, good: Array, state: State, scale: Any) -> Rows:
         """What `gradients` needs: rewards up to the longest episode's end, and the critic's weights.
 
         Rewards are left as they are where there is no scale to divide them by: returns that are all the same have none.
         """
-        rollouts, ends = batch.rollouts, earned(batch)
-        horizon, longest = rollouts.rewards.shape[1], int(rollouts.steps.max())
-        rewards = rollouts.rewards[:, :longest].reshape(-1, 2, longest)
-        if nothing_else_seen(state, ends):
-            rewards = with_a_trace(rewards, problem.seed, batch.episodes.iteration)
-        pairs = {"good": good, "rewards": rewards, "terminated": rollouts.terminated.reshape(-1, 2)}
-        counted = {"iteration": np.asarray(batch.episodes.iteration), "time": np.arange(horizon) / horizon}
-        counted |= {"scale": np.asarray(scale or 1.0), "earned": ends}
-        counted["steps"] = np.asarray(rollouts.steps[np.repeat(good, 2)].sum())
+        rollouts, ends, xp = batch.rollouts, earned(batch), namespace(batch.rollouts.rewards)
+        horizon, iteration = rollouts.rewards.shape[1], batch.episodes.iteration
+        longest = int(rollouts.steps.max()) if xp is np else horizon
+        plain = {"rewards": rollouts.rewards[:, :longest].reshape(-1, 2, longest)}
+        rewards = either(
+            nothing_else_seen(state, ends),
+            lambda: {"rewards": with_a_trace(plain["rewards"], problem.seed, iteration)},
+            plain,
+        )
+        pairs = {"good": good, **rewards, "terminated": rollouts.terminated.reshape(-1, 2)}
+        counted = {"iteration": xp.asarray(iteration), "time": xp.arange(horizon) / horizon}
+        counted |= {"scale": xp.where(xp.asarray(scale) == 0, 1.0, scale), "earned": ends}
+        counted["steps"] = xp.asarray(xp.where(xp.repeat(good, 2), rollouts.steps, 0).sum())
         return Rows(pairs, counted | self.critic.shared(state, batch.pairs))
 
     def advantages(self, xp: Any, pair: Pair, row: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -68,7 +77,7 @@ class WithCritic:
         moments = xp.stack([found.sum(axis=(-2, -1)), xp.square(found).sum(axis=(-2, -1))], axis=-1)
         return found, {"advantages": moments, **learned}
 
-    def share(self, state: State, rows: Rows, sums: Sums) -> float:
+    def share(self, state: State, rows: Rows, sums: Sums) -> Any:
         """How much of its usual length a step along the estimate shall have; all of it where nothing may be biased by
         what a batch itself says."""
         return step_share(state, rows.shared["earned"], spread_of_advantages(rows, sums)) if self.biased else 1.0
@@ -76,7 +85,7 @@ class WithCritic:
     def learned(self, problem: Problem, state: State, rows: Rows, sums: Sums) -> State:
         """What the critic and `quell.estimate.flat` know after a batch."""
         seen = seen_after(state, rows.shared["earned"], spread_of_advantages(rows, sums))
-        return self.critic.update(problem, {**state, **seen}, sums, int(rows.shared["iteration"]))
+        return self.critic.update(problem, {**state, **seen}, sums, rows.shared["iteration"])
 
     def gradients(self, xp: Any, problem: Problem, pair: Pair, row: dict[str, Any], thetas: Any, found: Any) -> Any:
         """sum_t A_t / s grad log pi of both members, [..., 2, d], given their advantages."""
@@ -85,10 +94,11 @@ class WithCritic:
         return pair_scores(xp, problem.policy, pair, thetas, weights[..., None, :])[..., 0, :]
 
 
-def spread_of_advantages(rows: Rows, sums: Sums) -> float:
+def spread_of_advantages(rows: Rows, sums: Sums) -> Any:
     """Standard deviation over the steps of a batch."""
-    mean, square = sums["advantages"] / max(int(rows.shared["steps"]), 1)
-    return float(np.sqrt(np.maximum(square - mean**2, 0.0)))
+    xp = namespace(sums["advantages"])
+    mean, square = sums["advantages"] / xp.maximum(rows.shared["steps"], 1)
+    return xp.sqrt(xp.maximum(square - mean**2, 0.0))
 
 
 SHORTEST, LONGEST = 1024, 1 << 30  # rows: powers of two in between are compiled
@@ -110,10 +120,15 @@ def padded_rows(steps: Array) -> Array:
     return np.concatenate([steps.astype(np.float32), padding])
 
 
-def surrogate(policy: Policy, steps: Array) -> Callable[[Array], float]:
-    """theta -> mean over steps of (pi_theta / pi_played - 1) A, from the rows of `played_steps`."""
-    rows, count = padded_rows(steps), max(len(steps), 1)
-    return lambda theta: float(_surrogate(policy)(theta, rows)) / count
+def surrogate(policy: Policy, steps: Array) -> Callable[[Array], Any]:
+    """theta -> mean over steps of (pi_theta / pi_played - 1) A, from the rows of `played_steps`: of good pairs only."""
+    xp = namespace(steps)
+    real = xp.isfinite(steps).all(axis=1)
+    if xp is np:
+        rows, count = padded_rows(steps[real]), max(int(real.sum()), 1)
+        return lambda theta: float(_surrogate(policy)(theta, rows)) / count
+    rows, count = xp.where(real[:, None], steps, 0.0), xp.maximum(real.sum(), 1)
+    return lambda theta: _surrogate(policy)(theta, rows) / count
 
 
 @functools.lru_cache(maxsize=16)

@@ -11,23 +11,26 @@ Only returns are compared: where episodes have a fixed length, a constant added 
 PPO's steps stay whole in all three: they are small, along advantages of mean 0, and keep a solved task better so.
 """
 
-import math
+from typing import Any
 
 import numpy as np
 
 from quell.estimate.returns import alike, finite_pairs
-from quell.keys import Purpose, generator
-from quell.types import Array, Batch, State
+from quell.keys import Purpose, generator, traced_key
+from quell.types import Array, Batch, State, namespace
 
-TRACE = 1e-12  # of the largest reward
+TRACE, SINGLE_TRACE = 1e-12, 1e-6  # of the largest reward, in double and in single precision
 MEMORY = 0.9  # of the advantages' spread
-FARTHEST = float(np.finfo(np.float64).max)
+FARTHEST = float(np.finfo(np.float32).max)  # what a compiled program can hold
 
 
 def earned(batch: Batch) -> Array:
     """Lowest and highest return of the pairs that are good, [2]; NaN if there are none."""
-    returns = batch.rollouts.returns[np.repeat(finite_pairs(batch.rollouts.rewards), 2)]
-    return np.array([returns.min(), returns.max()]) if len(returns) else np.full(2, np.nan)
+    returns, xp = batch.rollouts.returns, namespace(batch.rollouts.rewards)
+    good = xp.repeat(finite_pairs(batch.rollouts.rewards), 2)
+    low = xp.where(good, returns, xp.inf).min(initial=xp.inf)
+    high = xp.where(good, returns, -xp.inf).max(initial=-xp.inf)
+    return xp.where(good.any(), xp.stack([low, high]), xp.nan)
 
 
 def nothing_seen() -> State:
@@ -36,31 +39,40 @@ def nothing_seen() -> State:
     return {f"seen.{name}": np.asarray(value) for name, value in seen.items()}
 
 
-def seen_after(state: State, ends: Array, spread: float) -> State:
+def seen_after(state: State, ends: Array, spread: Any) -> State:
     """What is known after a batch that earned from the one end to the other, with advantages of this spread."""
-    past = float(state["seen.spread"])
-    if not alike(ends) and 0 < spread < math.inf:
-        past = math.hypot(math.sqrt(MEMORY) * past, math.sqrt(1 - MEMORY) * spread) if past else spread
-    lowest, highest = np.fmin(state["seen.lowest"], ends[0]), np.fmax(state["seen.highest"], ends[1])
-    return {"seen.lowest": np.asarray(lowest), "seen.highest": np.asarray(highest), "seen.spread": np.asarray(past)}
+    past, xp = state["seen.spread"], namespace(ends)
+    mixed = xp.where(past > 0, xp.hypot(np.sqrt(MEMORY) * past, np.sqrt(1 - MEMORY) * spread), spread)
+    told = ~alike(ends) & (spread > 0) & (spread < xp.inf)
+    lowest, highest = xp.fmin(state["seen.lowest"], ends[0]), xp.fmax(state["seen.highest"], ends[1])
+    found = {"lowest": lowest, "highest": highest, "spread": xp.where(told, mixed, past)}
+    return {f"seen.{name}": xp.asarray(value) for name, value in found.items()}
 
 
-def nothing_else_seen(state: State, ends: Array) -> bool:
+def nothing_else_seen(state: State, ends: Array) -> Any:
     """Whether one and the same return is all that was earned, in this batch and before."""
-    before = [float(state[name]) for name in ("seen.lowest", "seen.highest")]
-    return alike(np.array([*ends, *before])) if before[0] <= before[1] else alike(ends)
+    xp, before = namespace(ends), (state["seen.lowest"], state["seen.highest"])
+    return xp.where(before[0] <= before[1], alike(xp.stack([*ends, *before])), alike(ends))
 
 
-def step_share(state: State, ends: Array, spread: float) -> float:
+def step_share(state: State, ends: Array, spread: Any) -> Any:
     """How much of its usual length a step along advantages of this spread shall have."""
-    past, best = float(state["seen.spread"]), float(state["seen.highest"])
-    at_best = ends[1] >= best or alike(np.array([ends[1], best]))
-    return min(1.0, (spread / past) ** 2) if past and alike(ends) and at_best and spread < math.inf else 1.0
+    past, best, xp = state["seen.spread"], state["seen.highest"], namespace(ends)
+    at_best = (ends[1] >= best) | alike(xp.stack([ends[1], best]))
+    small = xp.minimum(1.0, (spread / xp.where(past > 0, past, 1.0)) ** 2)
+    return xp.where((past > 0) & alike(ends) & at_best & (spread < xp.inf), small, 1.0)
 
 
-def with_a_trace(rewards: Array, seed: int, iteration: int) -> Array:
+def with_a_trace(rewards: Array, seed: int, iteration: Any) -> Array:
     """Rewards with as much noise as leaves them what they are: a critic that is right to the last bit would not move
     theta at all, and whether it is may hang on a constant (0 is learned before anything is)."""
-    largest = np.abs(rewards[np.isfinite(rewards)]).max(initial=0.0)
-    noise = generator(seed, Purpose.TRACE, iteration).standard_normal(rewards.shape)
-    return np.asarray(rewards + TRACE * (largest or 1.0) * noise)
+    xp = namespace(rewards)
+    largest = xp.where(xp.isfinite(rewards), xp.abs(rewards), 0.0).max(initial=0.0)
+    size = xp.where(largest > 0, largest, 1.0)
+    if xp is np:
+        drawn = generator(seed, Purpose.TRACE, int(iteration)).standard_normal(rewards.shape)
+        return np.asarray(rewards + TRACE * size * drawn)
+    import jax
+
+    noise = jax.random.normal(traced_key(seed, Purpose.TRACE, iteration), rewards.shape)
+    return rewards + SINGLE_TRACE * size * noise

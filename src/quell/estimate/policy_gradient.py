@@ -16,7 +16,7 @@ from quell.estimate.returns import alike, alive, discounts, finite_pairs, mean_o
 from quell.policy.network import Policy
 from quell.registry import DISCOUNT
 from quell.stats import spread
-from quell.types import Array, Batch, Pair, State, Sums
+from quell.types import Array, Batch, Pair, State, Sums, namespace
 
 Baseline = Literal["none", "leave-one-out"]
 Scaling = Literal["normalise", "none"]
@@ -28,26 +28,34 @@ def advantages(batch: Batch, gammas: Sequence[float], baseline: Baseline) -> tup
     b_t is 0, or the mean of G_t over the other members still running at step t: without those of bad pairs and, where
     the members of a pair share their action noise, without the partner.
     """
-    rewards = batch.rollouts.rewards
+    rewards, xp = batch.rollouts.rewards, namespace(batch.rollouts.rewards)
     good = finite_pairs(rewards)
-    members = np.repeat(good, 2)
-    to_go = reward_to_go(np.where(members[:, None], rewards, 0.0), gammas)
+    members = xp.repeat(good, 2)
+    to_go = reward_to_go(xp.where(members[:, None], rewards, 0.0), gammas)
     if baseline == "none":
         return to_go, to_go, good
     running = alive(batch.rollouts.steps, rewards.shape[1]) & members[:, None]
     others = mean_of_others(to_go, running, whole_pairs=batch.episodes.shared_noise)
-    return to_go, np.where(running, to_go - others, 0.0), good
+    return to_go, xp.where(running, to_go - others, 0.0), good
 
 
-def spread_of_good(batch: Batch) -> float:
+def spread_of_good(batch: Batch) -> Any:
     """Standard deviation of the good pairs' returns; 0 if there are none, or all are alike."""
-    returns = batch.rollouts.returns[np.repeat(finite_pairs(batch.rollouts.rewards), 2)]
-    return spread(returns) if len(returns) and not alike(returns) else 0.0
+    returns, xp = batch.rollouts.returns, namespace(batch.rollouts.rewards)
+    members = xp.repeat(finite_pairs(batch.rollouts.rewards), 2)
+    if xp is np:
+        chosen = returns[members]
+        return spread(chosen) if len(chosen) and not alike(chosen) else 0.0
+    largest = xp.where(members, xp.abs(returns), 0.0).max()  # keeps squares of huge returns finite
+    unit = returns / xp.where(largest > 0, largest, 1.0)
+    found = xp.std(unit, where=members) * largest
+    return xp.where(alike(returns, members) | ~members.any(), 0.0, found)
 
 
 def step_weights(values: Array, gammas: Sequence[float]) -> Array:
     """gamma^t * (G_t - b_t): what multiplies each step's score, [k, n, t]."""
-    return np.stack([discounts(gamma, values.shape[-1]) for gamma in gammas])[:, None] * values
+    xp = namespace(values)
+    return xp.stack([discounts(xp, gamma, values.shape[-1]) for gamma in gammas])[:, None] * values
 
 
 def by_pair(values: Array) -> Array:

@@ -8,12 +8,16 @@ import numpy as np
 from quell.types import Array, namespace
 
 Shaping = Literal["normalise", "ranks", "none"]
-ROUNDING = 1e-12  # of the largest: returns that differ by less are the same sum in another order
+ROUNDING, SINGLE_ROUNDING = 1e-12, 1e-6
+"""Of the largest, in double and in single precision: returns that differ by less are the same sum in another order."""
 
 
 def reward_to_go(rewards: Array, gammas: Sequence[float]) -> Array:
     """G_t = sum_{t' >= t} gamma^{t'-t} r_{t'} for rewards [n, t] and each gamma: [k, n, t] float64. The paper's eq. (5)
     prints the sum without gamma^{t'-t}; then the control variate does not have mean zero."""
+    xp = namespace(rewards)
+    if xp is not np:
+        return xp.stack([discounted_sum(xp, rewards, gamma) for gamma in gammas])
     gamma = np.asarray(gammas, np.float64)[:, None]
     by_time = np.ascontiguousarray(rewards.T, np.float64)
     togo = np.empty((len(by_time), len(gamma), len(rewards)))
@@ -25,14 +29,29 @@ def reward_to_go(rewards: Array, gammas: Sequence[float]) -> Array:
     return np.ascontiguousarray(togo.transpose(1, 2, 0))
 
 
-def discounts(gamma: float, steps: int) -> Array:
+def discounted_sum(xp: Any, values: Any, decay: Any) -> Any:
+    """y_t = x_t + decay y_{t+1} along the last axis."""
+    if xp is np:
+        from scipy.signal import lfilter
+
+        return np.asarray(lfilter([1.0], [1.0, -decay], values[..., ::-1])[..., ::-1])
+    import jax
+
+    def combine(later: Any, earlier: Any) -> Any:
+        return earlier[0] * later[0], earlier[1] + earlier[0] * later[1]
+
+    pairs = (xp.full_like(values, decay), values)
+    return jax.lax.associative_scan(combine, pairs, reverse=True, axis=values.ndim - 1)[1]
+
+
+def discounts(xp: Any, gamma: Any, steps: int) -> Array:
     """gamma^t for t = 0 .. steps-1."""
-    return gamma ** np.arange(steps, dtype=np.float64)
+    return gamma ** xp.arange(steps, dtype=np.float64 if xp is np else np.float32)
 
 
 def alive(steps: Array, horizon: int) -> Array:
     """[n, horizon]: which entries belong to the episode."""
-    return np.arange(horizon) < np.asarray(steps)[:, None]
+    return namespace(steps).arange(horizon) < steps[:, None]
 
 
 def finite_pairs(values: Array) -> Array:
@@ -46,7 +65,8 @@ def alike(returns: Array, members: Array | None = None) -> Any:
     members = xp.ones(len(returns), bool) if members is None else members
     low = xp.where(members, returns, xp.inf).min(initial=xp.inf)
     high = xp.where(members, returns, -xp.inf).max(initial=-xp.inf)
-    return (low <= high) & (high - low <= ROUNDING * xp.maximum(-low, high))
+    rounding = ROUNDING if xp is np else SINGLE_ROUNDING
+    return (low <= high) & (high - low <= rounding * xp.maximum(-low, high))
 
 
 def mean_of_others(values: Array, running: Array, *, whole_pairs: bool = False) -> Array:
@@ -59,12 +79,13 @@ def mean_of_others(values: Array, running: Array, *, whole_pairs: bool = False) 
 
     def of_pair(values: Array) -> Array:
         """Each member's pair's sum, [..., 2N, t]."""
-        return np.repeat(values.reshape(*values.shape[:-2], -1, 2, values.shape[-1]).sum(axis=-2), 2, axis=-2)
+        return xp.repeat(values.reshape(*values.shape[:-2], -1, 2, values.shape[-1]).sum(axis=-2), 2, axis=-2)
 
-    present = running.astype(np.float64)
+    xp = namespace(values)
+    present = running.astype(np.float64 if xp is np else np.float32)
     total, count = values.sum(axis=-2, keepdims=True), present.sum(axis=-2)
     own, others = (of_pair(values), count - of_pair(present)) if whole_pairs else (values, count - 1)
-    return np.where(others > 0, (total - own) / np.maximum(others, 1), 0.0)
+    return xp.where(others > 0, (total - own) / xp.maximum(others, 1), 0.0)
 
 
 def less_other_pairs(values: Array, good: Any) -> Array:

@@ -143,7 +143,7 @@ class Trainer:
                 seen = dataclasses.replace(context, surrogate=estimated.surrogate, share=estimated.share)
                 theta, step, facts = rule.step(theta, estimated.gradient, state.step, seen)
                 theta = np.asarray(theta, np.float32)  # a user's step may compute in double precision
-            row |= {name: float(value) for name, value in facts.items()} | {"update/share": estimated.share}
+            row |= {name: float(value) for name, value in facts.items()} | {"update/share": float(estimated.share)}
             sound = np.isfinite(norm) and np.isfinite(theta).all() and is_finite(step)
             if not good.any() or not sound:
                 row["trouble/skipped"] = 1.0

@@ -31,7 +31,7 @@ class Context:
     """Observations [n, o] of the batch as the policy saw them, where the step asked for some."""
     surrogate: Callable[[Array], float] | None = None
     """theta -> what the batch says it would earn above the batch's own, where the estimator wants it heeded."""
-    share: float = 1.0
+    share: Any = 1.0
     """How much of its usual length the step shall have."""
 
     def kl(self, theta: Array) -> Any:

@@ -14,14 +14,14 @@ def test_gamma_descends_the_variance() -> None:
     state = rule.init()
     start = float(state["phi"])
     for iteration in range(30):
-        gammas = np.array(rule.at(0, state, iteration))
+        gammas = np.array(rule.at(np, 0, state, iteration))
         phis = np.log(1 - gammas[1:])
         v = np.exp(2 * phis)
         state = rule.update(0, state, iteration, np.sqrt(v)[:, None])
     assert float(state["phi"]) < start - 0.5
     flat = rule.update(0, state, 0, np.ones((10, 1)))
     assert flat["phi"] == state["phi"]
-    assert rule.at(0, rule.init(), 0)[0] == pytest.approx(0.99)
+    assert rule.at(np, 0, rule.init(), 0)[0] == pytest.approx(0.99)
 
 
 def test_gamma_moves_at_the_printed_rate_whatever_the_scale_of_the_variance() -> None:
@@ -30,16 +30,16 @@ def test_gamma_moves_at_the_printed_rate_whatever_the_scale_of_the_variance() ->
         rule = LearnedDiscount(rate=1e-4)
         state = rule.init()
         for iteration in range(100):
-            phis = np.log(1 - np.array(rule.at(0, state, iteration))[1:])
+            phis = np.log(1 - np.array(rule.at(np, 0, state, iteration))[1:])
             state = rule.update(0, state, iteration, np.sqrt(scale * np.exp(slope * phis))[:, None])
         assert -0.55 < float(state["phi"]) - float(rule.init()["phi"]) < -0.45
-        assert rule.at(0, state, 0)[0] == pytest.approx(0.994, abs=1e-3)
+        assert rule.at(np, 0, state, 0)[0] == pytest.approx(0.994, abs=1e-3)
 
 
 def test_a_rate_of_zero_leaves_gamma_alone_and_trials_differ_by_iteration() -> None:
     rule = LearnedDiscount(start=0.9, rate=0.0)
     state = rule.update(0, rule.init(), 0, np.arange(10.0)[:, None])
     assert state["phi"] == rule.init()["phi"]
-    assert rule.at(0, state, 0)[1:] != rule.at(0, state, 1)[1:]
-    assert rule.at(0, state, 0)[1:] != rule.at(1, state, 0)[1:]
-    assert list(FixedDiscounts(gammas=(1.0, 0.5)).at(0, {}, 3)) == [1.0, 0.5]
+    assert rule.at(np, 0, state, 0)[1:] != rule.at(np, 0, state, 1)[1:]
+    assert rule.at(np, 0, state, 0)[1:] != rule.at(np, 1, state, 0)[1:]
+    assert list(FixedDiscounts(gammas=(1.0, 0.5)).at(np, 0, {}, 3)) == [1.0, 0.5]

@@ -39,7 +39,7 @@ from quell.estimate.flat import earned
 from quell.estimate.returns import alike, finite_pairs, less_other_pairs, shaped_fitness
 from quell.policy.fisher import layered_products
 from quell.registry import name_of
-from quell.types import Array, Batch, Metrics, Pair, State, Sums
+from quell.types import Array, Batch, Metrics, Pair, State, Sums, either, namespace
 
 MEMORY = 0.9  # of the returns' spread
 WILD = 1e6  # times the returns' spread so far
@@ -63,7 +63,8 @@ class ControlVariate:
 
     @property
     def needs(self) -> Needs:
-        return Needs(perturbed=True, trajectories=True, together=self.columns.together)
+        columns = self.columns
+        return Needs(perturbed=True, trajectories=True, together=columns.together, traceable=columns.traceable)
 
     @property
     def biased(self) -> bool:
@@ -89,38 +90,40 @@ class ControlVariate:
             state["scale"] = np.zeros(())
         return {**state, "last": np.zeros((2, problem.policy.dim)), "last.known": np.zeros(())}
 
-    def unit(self, batch: Batch, state: State) -> float:
+    def unit(self, batch: Batch, state: State) -> Any:
         """What rewards are divided by; 0 where the batch's own spread is."""
         return self._shaped(batch, state)[1].unit
 
     def _shaped(self, batch: Batch, state: State) -> tuple[Array, Scale, Array]:
         """(fitness [2N], 0 for members of bad pairs; the scale of rewards; which pairs are good)."""
-        returns, good = batch.rollouts.returns, finite_pairs(batch.rollouts.rewards)
+        xp, returns, good = namespace(batch.theta), batch.rollouts.returns, finite_pairs(batch.rollouts.rewards)
+        members = xp.repeat(good, 2)
         if self.shaping != "past":
-            fitness, times, good = shaped_fitness(np.where(np.repeat(good, 2), returns, np.nan), self.shaping)
-            return fitness, Scale(times, 1 / times if times > 0 else 0.0), good
+            fitness, times, good = shaped_fitness(xp.where(members, returns, xp.nan), self.shaping)
+            return fitness, Scale(times, xp.where(times > 0, 1 / xp.where(times > 0, times, 1.0), 0.0)), good
         unit = self._past_unit(batch, state)
-        usable = np.where(np.repeat(good, 2), returns, 0.0)
-        fitness = less_other_pairs(usable, int(good.sum())) / unit
-        return np.where(np.repeat(good, 2), fitness, 0.0), Scale(1 / unit, unit), good
+        fitness = less_other_pairs(xp.where(members, returns, 0.0), good.sum()) / unit
+        return xp.where(members, fitness, 0.0), Scale(1 / unit, unit), good
 
-    def _past_unit(self, batch: Batch, state: State) -> float:
+    def _past_unit(self, batch: Batch, state: State) -> Any:
         """The spread of past returns within pairs, or at first of this batch's."""
-        past, fresh = float(state["scale"]), within_pairs(batch.rollouts.returns, finite_pairs(batch.rollouts.rewards))
-        return past if fresh < WILD * past else fresh or 1.0  # from earlier batches, unless that would overflow
+        xp, past = namespace(batch.theta), state["scale"]
+        fresh = within_pairs(batch.rollouts.returns, finite_pairs(batch.rollouts.rewards))
+        # From earlier batches, unless that would overflow.
+        return xp.where(fresh < WILD * past, past, xp.where(fresh == 0, 1.0, fresh))
 
     def prepare(self, problem: Problem, batch: Batch, state: State) -> Rows:
-        fitness, scale, good = self._shaped(batch, state)
+        (fitness, scale, good), xp = self._shaped(batch, state), namespace(batch.theta)
         rows = self.columns.prepare(problem, batch, good, state, scale)
         rows.pairs.update({"good": good, "fitness": fitness.reshape(-1, 2)})
-        rows.shared["differ"] = np.asarray(not alike(earned(batch)))
+        rows.shared["differ"] = xp.asarray(~alike(earned(batch)))
         metric = batch.metric if self.metric == "step" else None
         rows.shared["whitening"] = () if metric is None else metric.whitening()
-        rows.shared["known"] = np.asarray(metric is not None and metric.known)
+        rows.shared["known"] = xp.asarray(metric is not None and metric.known)
         shape = batch.episodes.shape
-        rows.shared["nats"] = np.asarray(shape.nats if shape is not None else 0.0)
+        rows.shared["nats"] = xp.asarray(shape.nats if shape is not None else 0.0)
         if self.shaping == "past":
-            rows.shared["spread_within"] = np.asarray(within_pairs(batch.rollouts.returns, good))
+            rows.shared["spread_within"] = xp.asarray(within_pairs(batch.rollouts.returns, good))
         return rows
 
     def terms(self, problem: Problem, pair: Pair, row: dict[str, Any], theta: Any, xp: Any = np) -> dict[str, Any]:
@@ -134,31 +137,36 @@ class ControlVariate:
         return {"count": xp.ones(x.shape[:-1]), "columns": wide, "products": products, **more}
 
     def combine(self, problem: Problem, sums: Sums, rows: Rows, state: State) -> Estimate:
-        count, columns, products = float(sums["count"]), sums["columns"], sums["products"]
-        space, state = self.space(problem), self.coefficients.resized(state, rows.shared["nats"])
+        count, columns, products = sums["count"], sums["columns"], sums["products"]
+        space, xp = self.space(problem), namespace(columns)
+        state = self.coefficients.resized(state, rows.shared["nats"])
         beta = self.coefficients.coefficients(space, state)
-        sound = bool(np.isfinite(columns[1:]).all() and np.isfinite(products).all())
-        usable = sound and count > 0
+        # A policy gradient that overflows makes a batch plain ES, and nothing is learned of it.
+        sound = xp.isfinite(columns[1:]).all() & xp.isfinite(products).all()
         each = self._each(space, beta)
-        combined = columns[0] + (each * columns[1:]).sum(axis=0) if sound else columns[0]
-        means = np.stack([columns[0], combined]) / max(count, 1)
-        metrics = {"trouble/cv_dropped": float(not sound), **self.columns.metrics(rows)}
-        metrics |= self._variance(problem, rows, products, beta if sound else 0 * beta, means, state, count)
-        following = {**state, **self._next_scale(state, rows)}
-        if np.isfinite(means).all():
-            following |= {"last": means, "last.known": np.ones(())}
-        gradient = means[1].astype(np.float32)
-        if not usable:  # an overflowing policy gradient: this batch is plain ES, and nothing is learned
-            return Estimate(gradient, following, metrics)
-        share = self.columns.share(state, rows, sums)
-        following = self.columns.update(problem, following, sums, rows, each)
-        guarded: Metrics = {}
+        combined = xp.where(sound, columns[0] + (each * columns[1:]).sum(axis=0), columns[0])
+        means = xp.stack([columns[0], combined]) / xp.maximum(count, 1)
+        metrics = {"trouble/cv_dropped": 1.0 - sound, **self.columns.metrics(rows), **spread_of(beta)}
+        metrics |= self._variance(problem, rows, products, xp.where(sound, beta, 0.0), means, state, count)
+        finite, usable = xp.isfinite(means).all(), sound & (count > 0)
+        last = either(finite, lambda: {"last": means, "last.known": xp.ones(())}, kept(state, "last", "last.known"))
+        remembered = {**state, **self._next_scale(state, rows), **last}
+        following = either(usable, lambda: self.columns.update(problem, remembered, sums, rows, each), remembered)
         # Where returns do not differ ES says nothing, so it would seem free of noise: nothing is learned of that.
-        told = rows.shared["differ"] and (self.shaping != "past" or following["scale"] > 0)
-        if told and (self.metric == "parameters" or rows.shared["known"]):
-            means_of_columns = Means(columns / count, self._inner(problem, rows))
-            following, guarded = self.coefficients.update(space, following, products, count, means_of_columns)
-        return Estimate(gradient, following, metrics | spread_of(beta) | guarded, share=share)
+        told = usable & rows.shared["differ"] & (rows.shared["known"] | (self.metric == "parameters"))
+        if self.shaping == "past":
+            told = told & (following["scale"] > 0)
+        found = either(told, lambda: self._weighed(problem, following, sums, rows), following)
+        metrics |= {name: found.pop(name) for name in found.keys() - following.keys()}
+        share = xp.where(usable, self.columns.share(state, rows, sums), 1.0)
+        return Estimate(means[1].astype(np.float32), found, metrics, share=share)
+
+    def _weighed(self, problem: Problem, state: State, sums: Sums, rows: Rows) -> dict[str, Any]:
+        """The state with what the coefficients learn of a batch, and their metrics."""
+        means = Means(sums["columns"] / sums["count"], self._inner(problem, rows))
+        space, products = self.space(problem), sums["products"]
+        state, metrics = self.coefficients.update(space, state, products, sums["count"], means)
+        return {**state, **metrics}
 
     def weight_of_es(self, problem: Problem, state: State, nats: float) -> float:
         """What share of the estimate ES would have, were perturbations of this size."""
@@ -168,7 +176,7 @@ class ControlVariate:
     def _inner(self, problem: Problem, rows: Rows) -> Callable[[Any, Any], Any]:
         """Products of two vectors in each layer, in the metric."""
         policy, whitening = problem.policy, rows.shared["whitening"]
-        return lambda u, v: layered_products(np, policy, whitening, np.stack([u, v]))[1]
+        return lambda u, v: layered_products(namespace(u), policy, whitening, namespace(u).stack([u, v]))[1]
 
     def per_parameter(self, problem: Problem, state: State) -> Array:
         """beta [K, d] as it stands."""
@@ -178,53 +186,57 @@ class ControlVariate:
     def _each(self, space: Space, beta: Array) -> Array:
         """beta [K, d], where it is one per layer too."""
         sizes = [where.stop - where.start for where in space.layers]
-        return np.repeat(beta, sizes, axis=1) if self.coefficients.layered else beta
+        return namespace(beta).repeat(beta, np.array(sizes), axis=1) if self.coefficients.layered else beta
 
     def _variance(
-        self, problem: Problem, rows: Rows, products: Array, beta: Array, means: Array, state: State, count: float
+        self, problem: Problem, rows: Rows, products: Array, beta: Array, means: Array, state: State, count: Any
     ) -> Metrics:
         """V of ES and of this estimate, in the metric whose products there are.
 
         From the spread of independent pairs; where there is one alone, or they are drawn jointly, half the squared
         distance to the last batch's estimates, which are as good as independent.
         """
-        whitening, directions = rows.shared["whitening"], problem.directions
-        in_metric = {"variance/in_step_metric": float(rows.shared["known"])}
-        told = directions.independent and count > 1
-        if not (told or (directions.fresh and state["last.known"])):
-            return in_metric | compared(float("nan"), float("nan"))
-        vectors = means if told else means - state["last"]
-        squares = layered_products(np, problem.policy, whitening, vectors, crossed=False).sum(axis=1)
-        plain, own = squares / 2
-        if told:
-            seconds = np.array([products[0].sum(), second_moment(products, beta).sum()])
-            plain, own = (seconds - squares * count) / (count * (count - 1))
-        unknown = not (np.isfinite(plain) and count)
-        return in_metric | (compared(float("nan"), float("nan")) if unknown else compared(float(plain), float(own)))
+        whitening, directions, xp = rows.shared["whitening"], problem.directions, namespace(means)
+        told = directions.independent & (count > 1)
+        vectors = xp.where(told, means, means - state["last"])
+        squares = layered_products(xp, problem.policy, whitening, vectors, crossed=False).sum(axis=1)
+        seconds = xp.stack([products[0].sum(), second_moment(products, beta).sum()])
+        spread = (seconds - squares * count) / (count * xp.maximum(count - 1, 1))
+        plain, own = xp.where(told, spread, squares / 2)
+        known = told | (directions.fresh & (state["last.known"] > 0))
+        known = known & xp.isfinite(plain) & (count > 0)
+        in_metric = {"variance/in_step_metric": rows.shared["known"] * 1.0}
+        return in_metric | compared(xp.where(known, plain, xp.nan), xp.where(known, own, xp.nan))
 
     def _next_scale(self, state: State, rows: Rows) -> State:
         """The running spread of returns, with this batch's."""
         if self.shaping != "past":
             return {}
-        past, fresh = float(state["scale"]), float(rows.shared["spread_within"])
-        if not (np.isfinite(fresh) and rows.shared["differ"]):
-            return {"scale": state["scale"]}
-        mixed = np.hypot(np.sqrt(MEMORY) * past, np.sqrt(1 - MEMORY) * fresh) if past else fresh
-        return {"scale": np.asarray(mixed)}
+        past, fresh = state["scale"], rows.shared["spread_within"]
+        xp = namespace(fresh)
+        mixed = xp.where(past > 0, xp.hypot(np.sqrt(MEMORY) * past, np.sqrt(1 - MEMORY) * fresh), fresh)
+        return {"scale": xp.asarray(xp.where(xp.isfinite(fresh) & rows.shared["differ"], mixed, past))}
 
 
 def spread_of(beta: Array) -> Metrics:
     """Coefficients of the first column as a run's metrics tell them."""
-    return {"eta/mean": float(beta[0].mean()), "eta/min": float(beta[0].min()), "eta/max": float(beta[0].max())}
+    return {"eta/mean": beta[0].mean(), "eta/min": beta[0].min(), "eta/max": beta[0].max()}
 
 
-def within_pairs(returns: Array, good: Array) -> float:
+def kept(state: State, *names: str) -> State:
+    """Some of a state."""
+    return {name: state[name] for name in names}
+
+
+def within_pairs(returns: Array, good: Array) -> Any:
     """Spread of returns within the good pairs, whose members share their reset."""
-    gaps = np.abs(returns[0::2] - returns[1::2])[good]
-    largest = float(gaps.max()) if len(gaps) else 0.0
-    if not 0 < largest < np.inf:
-        return largest
-    return float(np.sqrt(np.square(gaps / largest).mean() / 2)) * largest  # squares of huge returns stay finite
+    xp = namespace(returns)
+    gaps = xp.where(good, xp.abs(returns[0::2] - returns[1::2]), 0.0)
+    largest = gaps.max(initial=0.0)
+    sane = (largest > 0) & (largest < xp.inf)
+    relative = gaps / xp.where(sane, largest, 1.0)  # squares of huge returns stay finite
+    spread = xp.sqrt(xp.square(relative).sum() / xp.maximum(good.sum(), 1) / 2)
+    return xp.where(sane, spread * largest, largest)
 
 
 ESTIMATORS = [ControlVariate]

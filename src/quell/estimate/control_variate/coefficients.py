@@ -165,11 +165,11 @@ class LayerCoefficients(Coefficients):
     def coefficients(self, space: Space, state: State) -> Array:
         products = state["products"]
         if space.columns == 1:
-            return np.asarray(-products[1] / products[2])[None]
-        matrix = unpacked(products, space.columns)
+            return (-products[1] / products[2])[None]
+        matrix, xp = unpacked(products, space.columns), namespace(products)
         damped = matrix[1:, 1:] + 1e-6 * np.eye(space.columns)[..., None] * matrix[1:, 1:]  # columns nearly the same
-        solved = np.linalg.solve(np.moveaxis(damped, -1, 0), -np.moveaxis(matrix[0, 1:], -1, 0)[..., None])
-        return np.asarray(solved[..., 0].T)
+        solved = xp.linalg.solve(xp.moveaxis(damped, -1, 0), -xp.moveaxis(matrix[0, 1:], -1, 0)[..., None])
+        return solved[..., 0].T
 
     def update(
         self, space: Space, state: State, products: Array, count: Any, means: Means | None = None
@@ -289,9 +289,9 @@ def packed(columns: Any) -> Any:
 def unpacked(products: Array, columns: int) -> Array:
     """[1 + K, 1 + K, ...] of the upper triangle."""
     left, right = np.triu_indices(1 + columns)
-    full = np.empty((1 + columns, 1 + columns, *products.shape[1:]))
-    full[left, right] = full[right, left] = products
-    return full
+    place = np.empty((1 + columns, 1 + columns), np.int64)
+    place[left, right] = place[right, left] = np.arange(len(left))
+    return products[place]
 
 
 def second_moment(products: Array, beta: Array) -> Array:

@@ -12,8 +12,8 @@ from quell.types import Array, Batch, Metrics, Pair, State, Sums
 class Scale(NamedTuple):
     """What rewards are multiplied by, and its inverse; 0 and 0 where there is nothing to learn."""
 
-    times: float
-    unit: float
+    times: Any
+    unit: Any
 
 
 class Columns(Protocol):
@@ -26,6 +26,10 @@ class Columns(Protocol):
     @property
     def together(self) -> bool:
         """Whether `terms` takes several pairs too."""
+
+    @property
+    def traceable(self) -> bool:
+        """Whether all of it runs on JAX arrays too, as `Needs.traceable` says."""
 
     @property
     def biased(self) -> bool:
@@ -44,7 +48,7 @@ class Columns(Protocol):
     def update(self, problem: Problem, state: State, sums: Sums, rows: Rows, beta: Array) -> State:
         """What is learned from a batch that was estimated with beta [K, d]."""
 
-    def share(self, state: State, rows: Rows, sums: Sums) -> float:
+    def share(self, state: State, rows: Rows, sums: Sums) -> Any:
         """How much of its usual length a step shall have (`quell.estimate.flat`), given the state before the batch."""
 
     def metrics(self, rows: Rows) -> Metrics:

@@ -2,19 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
 from quell.errors import UsageError
-from quell.keys import Purpose, generator
+from quell.keys import Purpose, generator, traced_key
 from quell.registry import COUNT, Range
-from quell.types import Array, State
+from quell.types import Array, State, namespace
 
 PHI_MIN, PHI_MAX = float(np.log(1e-6)), float(np.log(0.5))  # gamma between 0.5 and 0.999999
 SPREAD = 0.02
 SAMPLES = 10
-ROUNDING = 1e-9  # relative differences that say nothing
+ROUNDING, SINGLE_ROUNDING = 1e-9, 1e-5  # relative differences that say nothing, in double and in single precision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,11 +29,11 @@ class Discount:
     def init(self) -> State:
         return {}
 
-    def at(self, seed: int, state: State, iteration: int) -> Sequence[float]:
+    def at(self, xp: Any, seed: int, state: State, iteration: Any) -> Sequence[Any]:
         """The discounts in use, then any trial discounts to be evaluated on the same batch."""
         raise NotImplementedError
 
-    def update(self, seed: int, state: State, iteration: int, trials: Array) -> State:
+    def update(self, seed: int, state: State, iteration: Any, trials: Array) -> State:
         """Next state, from the estimate at each trial discount, [n, d]."""
         return state
 
@@ -50,7 +50,7 @@ class FixedDiscounts(Discount):
     def columns(self) -> int:
         return len(self.gammas)
 
-    def at(self, seed: int, state: State, iteration: int) -> Sequence[float]:
+    def at(self, xp: Any, seed: int, state: State, iteration: Any) -> Sequence[Any]:
         return self.gammas
 
     def check(self) -> None:
@@ -79,21 +79,27 @@ class LearnedDiscount(Discount):
     def init(self) -> State:
         return {"phi": np.asarray(np.log1p(-self.start))}
 
-    def at(self, seed: int, state: State, iteration: int) -> Sequence[float]:
-        phis = state["phi"] + SPREAD * np.concatenate([[0.0], _draws(seed, iteration)])
-        return list((1 - np.exp(np.minimum(phis, PHI_MAX))).tolist())
+    def at(self, xp: Any, seed: int, state: State, iteration: Any) -> Sequence[Any]:
+        phis = state["phi"] + SPREAD * xp.concatenate([xp.zeros(1), _draws(xp, seed, iteration)])
+        gammas = 1 - xp.exp(xp.minimum(phis, PHI_MAX))
+        return list(gammas.tolist()) if xp is np else list(gammas)
 
-    def update(self, seed: int, state: State, iteration: int, trials: Array) -> State:
-        v = np.square(trials).sum(axis=1)
+    def update(self, seed: int, state: State, iteration: Any, trials: Array) -> State:
+        xp, v = namespace(trials), namespace(trials).square(trials).sum(axis=1)
         mean, std = v.mean(), v.std()
-        if not (np.isfinite(std) and std > ROUNDING * mean):  # a coefficient of 0: no discount is better than another
-            return state
-        slope = ((v - mean) / std * _draws(seed, iteration)).mean() / SPREAD
-        return {**state, "phi": np.clip(state["phi"] - self.rate * slope, PHI_MIN, PHI_MAX)}
+        rounding = ROUNDING if xp is np else SINGLE_ROUNDING
+        told = xp.isfinite(std) & (std > rounding * mean)  # else a coefficient of 0: no discount is better than another
+        slope = ((v - mean) / xp.where(told, std, 1.0) * _draws(xp, seed, iteration)).mean() / SPREAD
+        moved = xp.clip(state["phi"] - self.rate * slope, PHI_MIN, PHI_MAX)
+        return {**state, "phi": xp.where(told, moved, state["phi"])}
 
 
-def _draws(seed: int, iteration: int) -> Array:
-    return generator(seed, Purpose.DISCOUNT, iteration).standard_normal(SAMPLES)
+def _draws(xp: Any, seed: int, iteration: Any) -> Any:
+    if xp is np:
+        return generator(seed, Purpose.DISCOUNT, int(iteration)).standard_normal(SAMPLES)
+    import jax
+
+    return jax.random.normal(traced_key(seed, Purpose.DISCOUNT, iteration), (SAMPLES,))
 
 
 DISCOUNTS = [FixedDiscounts, LearnedDiscount]

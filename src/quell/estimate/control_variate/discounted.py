@@ -14,7 +14,7 @@ from quell.estimate.es import pair_score
 from quell.estimate.policy_gradient import Baseline, advantages, by_pair, pair_scores, step_weights
 from quell.estimate.returns import less_other_pairs
 from quell.perturb import perturbed
-from quell.types import Array, Batch, Metrics, Pair, State, Sums
+from quell.types import Array, Batch, Metrics, Pair, State, Sums, namespace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +23,7 @@ class DiscountedColumns:
 
     name: ClassVar[str] = "discounted"
     together: ClassVar[bool] = False
+    traceable: ClassVar[bool] = True
     biased: ClassVar[bool] = False
     baseline: Baseline = "none"
     """Baseline of the reward-to-go: none, or the mean over the other members at the same step."""
@@ -37,9 +38,10 @@ class DiscountedColumns:
         return self.discount.init()
 
     def prepare(self, problem: Problem, batch: Batch, good: Array, state: State, scale: Scale) -> Rows:
-        gammas = self.discount.at(problem.seed, state, batch.episodes.iteration)
+        xp = namespace(batch.rollouts.rewards)
+        gammas = self.discount.at(xp, problem.seed, state, batch.episodes.iteration)
         to_go, values, _ = advantages(batch, gammas, self.baseline)
-        centred = less_other_pairs(to_go[:, :, 0] * scale.times, int(good.sum()))
+        centred = less_other_pairs(to_go[:, :, 0] * scale.times, good.sum())
         weights = step_weights(values * scale.times, gammas)
         shared = {"iteration": batch.episodes.iteration, "gammas": list(gammas)}
         return Rows({"returns": by_pair(centred), "weights": by_pair(weights)}, shared)
@@ -63,7 +65,7 @@ class DiscountedColumns:
         trials = (sums["columns"][0] + beta[0] * sums["trials"]) / sums["count"]
         return self.discount.update(problem.seed, state, rows.shared["iteration"], trials)
 
-    def share(self, state: State, rows: Rows, sums: Sums) -> float:
+    def share(self, state: State, rows: Rows, sums: Sums) -> Any:
         return 1.0
 
     def metrics(self, rows: Rows) -> Metrics:

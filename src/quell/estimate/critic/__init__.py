@@ -12,9 +12,8 @@ collected from them (see `quell.estimate.reduce`), so it may live on any engine.
 
 from typing import Any, Protocol
 
-import numpy as np
-
 from quell.estimate import Problem
+from quell.estimate.returns import discounted_sum
 from quell.types import State, Sums
 
 
@@ -24,6 +23,11 @@ class Critic(Protocol):
     @property
     def together(self) -> bool:
         """Whether `predict` and `terms` take several pairs too, as `Needs.together` says."""
+        return False
+
+    @property
+    def traceable(self) -> bool:
+        """Whether `shared` and `update` run on JAX arrays too, as `Needs.traceable` says."""
         return False
 
     def init(self, problem: Problem) -> State: ...
@@ -37,7 +41,7 @@ class Critic(Protocol):
     def terms(self, xp: Any, row: dict[str, Any], obs: Any, time: Any, target: Any, steps: Any) -> dict[str, Any]:
         """What one pair adds to the next fit, given the targets [2, t] of its real steps."""
 
-    def update(self, problem: Problem, state: State, sums: Sums, iteration: int) -> State:
+    def update(self, problem: Problem, state: State, sums: Sums, iteration: Any) -> State:
         """The state after a batch."""
 
 
@@ -52,18 +56,3 @@ def generalised_advantages(
     following = xp.where(cut, values, following)
     delta = xp.where(positions <= last, rewards + gamma * following - values, 0.0)
     return discounted_sum(xp, delta, gamma * trace)
-
-
-def discounted_sum(xp: Any, values: Any, decay: float) -> Any:
-    """y_t = x_t + decay y_{t+1} along the last axis."""
-    if xp is np:
-        from scipy.signal import lfilter
-
-        return np.asarray(lfilter([1.0], [1.0, -decay], values[..., ::-1])[..., ::-1])
-    import jax
-
-    def combine(later: Any, earlier: Any) -> Any:
-        return earlier[0] * later[0], earlier[1] + earlier[0] * later[1]
-
-    pairs = (xp.full_like(values, decay), values)
-    return jax.lax.associative_scan(combine, pairs, reverse=True, axis=values.ndim - 1)[1]

@@ -15,10 +15,10 @@ import numpy as np
 
 from quell.errors import UsageError
 from quell.estimate import Problem
-from quell.keys import Purpose, generator
+from quell.keys import Purpose, generator, traced_key
 from quell.policy.network import Policy
 from quell.registry import POSITIVE, SIZE
-from quell.types import Array, State, Sums
+from quell.types import Array, State, Sums, either, namespace
 
 ROWS = 4096  # of each batch
 
@@ -34,6 +34,7 @@ class NetworkCritic:
 
     name: ClassVar[str] = "network"
     together: ClassVar[bool] = True
+    traceable: ClassVar[bool] = True
     hidden: tuple[int, ...] = (64, 64)
     """Sizes of the hidden layers."""
     lr: Annotated[float, POSITIVE] = 1e-3
@@ -107,35 +108,51 @@ class NetworkCritic:
         front = chosen.shape[:-2]  # several pairs
         return {"collected.seen": seen.reshape(*front, 2 * each, -1), "collected.target": targets.reshape(*front, -1)}
 
-    def update(self, problem: Problem, state: State, sums: Sums, iteration: int) -> State:
+    def update(self, problem: Problem, state: State, sums: Sums, iteration: Any) -> State:
+        xp, sound = namespace(sums["collected.target"]), namespace(sums["collected.target"]).isfinite
+        usable = sound(sums["collected.target"]).any()
+        found = either(usable, lambda: self._with_rows(xp, state, sums), state)
+        # Targets too large to square are nothing to learn from.
+        learnable = usable & sound(found["critic.spread"])
+        return either(learnable, lambda: self._trained(xp, problem, found, iteration), state)
+
+    def _with_rows(self, xp: Any, state: State, sums: Sums) -> State:
+        """The state with a batch's rows kept, and the oldest batch's gone."""
         seen, target = sums["collected.seen"], sums["collected.target"]
-        sound = np.isfinite(target)
-        if not sound.any():
-            return state
-        rows = np.flatnonzero(sound)[np.arange(ROWS) % int(sound.sum())]
-        kept_seen = np.concatenate([seen[rows][None].astype(np.float32), state["critic.seen"][:-1]])
-        kept_target = np.concatenate([target[rows][None], state["critic.target"][:-1]])
-        batches = min(int(state["critic.batches"]) + 1, self.kept)
-        known = kept_target[:batches]
-        centre, spread = float(known.mean()), float(known.std()) + 1e-8
-        if not np.isfinite(spread):  # targets too large to square: nothing to learn from
-            return state
-        rng = generator(problem.seed, Purpose.CRITIC, iteration)
-        chosen = rng.integers(batches * ROWS, size=(self.updates, self.minibatch), dtype=np.int32)
-        trained = {name + kind: state[name + kind] for name in self._weights for kind in ("", ".mean", ".square")}
-        targets = ((kept_target.reshape(-1) - centre) / spread).astype(np.float32)
-        inputs = kept_seen.reshape(-1, kept_seen.shape[-1])
-        moved, time = _train(self)(trained, np.float32(state["critic.time"]), inputs, targets, chosen)
+        sound = xp.isfinite(target)
+        found = xp.flatnonzero(sound, **({} if xp is np else {"size": len(sound)}))
+        rows = found[xp.arange(ROWS) % xp.maximum(sound.sum(), 1)]
+        kept_target = xp.concatenate([target[rows][None], state["critic.target"][:-1]])
+        batches = xp.minimum(state["critic.batches"] + 1, self.kept)
+        among = {} if xp is np else {"where": (xp.arange(self.kept) < batches)[:, None]}
+        known = kept_target[: int(batches)] if xp is np else kept_target
         return {
             **state,
-            **{name: np.asarray(value) for name, value in moved.items()},
-            "critic.time": np.asarray(time, np.float64),
-            "critic.centre": np.asarray(centre),
-            "critic.spread": np.asarray(spread),
-            "critic.seen": kept_seen,
+            "critic.centre": xp.asarray(xp.mean(known, **among)),
+            "critic.spread": xp.asarray(xp.std(known, **among) + 1e-8),
+            "critic.seen": xp.concatenate([seen[rows][None].astype(np.float32), state["critic.seen"][:-1]]),
             "critic.target": kept_target,
-            "critic.batches": np.asarray(batches),
+            "critic.batches": xp.asarray(batches),
         }
+
+    def _trained(self, xp: Any, problem: Problem, state: State, iteration: Any) -> State:
+        """The state after some minibatches of the rows kept."""
+        most, size = state["critic.batches"] * ROWS, (self.updates, self.minibatch)
+        if xp is np:
+            rng = generator(problem.seed, Purpose.CRITIC, int(iteration))
+            chosen: Any = rng.integers(int(most), size=size, dtype=np.int32)
+        else:
+            import jax
+
+            chosen = jax.random.randint(traced_key(problem.seed, Purpose.CRITIC, iteration), size, 0, most)
+        trained = {name + kind: state[name + kind] for name in self._weights for kind in ("", ".mean", ".square")}
+        targets = (state["critic.target"].reshape(-1) - state["critic.centre"]) / state["critic.spread"]
+        inputs = state["critic.seen"].reshape(-1, state["critic.seen"].shape[-1])
+        moved, time = _train(self)(
+            trained, state["critic.time"].astype(np.float32), inputs, targets.astype(np.float32), chosen
+        )
+        new = {name: xp.asarray(value) for name, value in moved.items()}
+        return {**state, **new, "critic.time": xp.asarray(time, state["critic.time"].dtype)}
 
 
 @functools.lru_cache(maxsize=8)
