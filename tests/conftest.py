@@ -23,6 +23,7 @@ from quell.estimate.reduce import sum_by_loop
 from quell.keys import Purpose, generator
 from quell.perturb.gaussian import Gaussian
 from quell.policy import Policy
+from quell.rollout import Engine
 from quell.rollout.cpu import Cpu
 from quell.rollout.simulate import LocalSimulator
 from quell.tasks.base import Task
@@ -114,7 +115,7 @@ class Here:
         return InProcess(task, problem)
 
 
-class InProcess:
+class InProcess(Engine):
     """Episodes and sums one after the other."""
 
     def __init__(self, task: Task, problem: Problem) -> None:
@@ -128,15 +129,7 @@ class InProcess:
     def total(self, estimator: Any, batch: Batch, rows: Rows, theta: Array) -> Sums:
         return self.collector.total(estimator, batch, rows, theta)
 
-    def metrics(self) -> dict[str, float]:
-        return {}
-
     def close(self) -> None: ...
-
-    def __enter__(self) -> InProcess:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
 
 
 @pytest.fixture

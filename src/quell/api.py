@@ -16,7 +16,7 @@ from quell.keywords import Settings
 from quell.perturb import Unperturbed
 from quell.policy import PolicySettings
 from quell.presets import instead
-from quell.rollout import Compute
+from quell.rollout import Compute, precision
 from quell.runs.checkpoint import load_newest
 from quell.runs.find import newest
 from quell.runs.folder import Run, forbidden
@@ -188,7 +188,7 @@ def start(
     task = make_task(config, task)
     check_memory(config, task, make_policy(config, task))  # complain before a folder exists
     others += [Said(note)] if note else []
-    with display, Run.create(config, out, name) as run:
+    with display, Run.create(config, out, name, precision(compute)) as run:
         try:
             return _go(config, run, compute, task, display, others)
         finally:
@@ -220,7 +220,7 @@ def resume(
     run, compute = _opened(path), compute_for(engine, workers)
     with run:
         run.lock()
-        run.warn_of_versions()
+        run.warn_of_versions(precision(compute))
         saved = load_newest(run.checkpoints)
         trained = run.config_of(saved[1]) if saved else run.config  # killed before its first checkpoint: begin again
         wanted = replace(trained, as_strategies(settings)).validate()

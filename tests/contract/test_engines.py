@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Here
+from conftest import Here, InProcess
 from digests import digest_of_rollouts
 
+import quell
 import quell.tasks
 from quell import registry
 from quell.errors import UsageError
@@ -20,6 +22,7 @@ from quell.estimate.control_variate.discounted import DiscountedColumns
 from quell.keys import Purpose, Stream, generator
 from quell.perturb.gaussian import Gaussian
 from quell.policy import Policy
+from quell.rollout import Stages
 from quell.types import Batch, Episodes, ObsStats, Rollouts
 
 TASK = quell.tasks.get("walker2d", horizon=40)
@@ -91,3 +94,22 @@ def test_its_settings_are_checked(name: str) -> None:
         registry.make("engine", name, {"workers": 0}).validate()
     with pytest.raises(UsageError, match=r"engine.wokers.*did you mean 'workers'"):
         registry.make("engine", name, {"wokers": 1})
+
+
+def test_an_engine_may_do_a_whole_iteration_itself(tmp_path: Path) -> None:
+    """What a run's iteration is, its engine has the last word on: here it goes stage by stage, and is counted."""
+    done = []
+
+    class Whole(InProcess):
+        def iterate(self, stages: Stages[Any], state: Any) -> tuple[Any, dict[str, float]]:
+            following, row = stages.in_turn(state)
+            done.append(following.iteration)
+            return following, row | {"whole/iterations": float(len(done))}
+
+    class There(Here):
+        def make(self, task: Any, problem: Problem, *, members: int, states: int = 0) -> InProcess:
+            return Whole(task, problem)
+
+    result = quell.train("lqr-302", steps=302 * 2 * 2 * 2, pairs=2, engine=There(), out=tmp_path, progress=False)
+    assert done == [row["iteration"] for row in result.history]
+    assert [row["whole/iterations"] for row in result.history] == [1.0, 2.0]

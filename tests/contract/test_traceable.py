@@ -17,14 +17,14 @@ from linear_gaussian import LinearGaussian
 from strategies import all_of, directions_for, estimators, label, sampled
 
 from quell import registry
-from quell.estimate import Estimate, estimate
-from quell.estimate.reduce import COLLECTED, pair_of
+from quell.estimate import Estimate, Rows, estimate
+from quell.estimate.reduce import pair_of, sum_inside
 from quell.perturb.gaussian import Gaussian
 from quell.perturb.gcmc import Gcmc
 from quell.perturb.orthogonal import Orthogonal
 from quell.policy import Policy
 from quell.training.methods import make_config
-from quell.types import Batch, Episodes, Pair, Rollouts, State, Trajectories
+from quell.types import Batch, Episodes, Rollouts, State, Sums, Trajectories
 from quell.update import Context
 from quell.update.natural import Natural
 
@@ -124,22 +124,14 @@ class Traced:
         paths = Trajectories(told["obs"], told["actions"])
         rollouts = Rollouts(told["rewards"], told["steps"], told["terminated"], paths, np.zeros((2 * PAIRS, 2, 1)))
         batch = Batch(theta, episodes, rollouts, self.step.metric(SMALL, learned))
-        rows = self.estimator.prepare(self.data.problem, batch, state)
-        cut = {name: value.reshape(PAIRS, 2, *value.shape[1:]) for name, value in vars(paths).items()}
-        steps = told["steps"].reshape(PAIRS, 2)
+        pairs = {"eps": eps, "steps": told["steps"].reshape(PAIRS, 2)}
+        pairs |= {name: value.reshape(PAIRS, 2, *value.shape[1:]) for name, value in vars(paths).items()}
+        problem, sigma = self.data.problem, self.data.problem.directions.sigma
 
-        def one(number: Any) -> Any:
-            row = rows.row(number)
-            own = {name: value[number] for name, value in cut.items()}
-            pair = Pair(eps[number], steps[number], **own, sigma=self.data.problem.directions.sigma)
-            terms = self.estimator.terms(self.data.problem, pair, row, theta, jnp)
-            nothing = {name: jnp.nan if name.startswith(COLLECTED) else 0.0 for name in terms}
-            return {name: jnp.where(row["good"], term, nothing[name]) for name, term in terms.items()}
+        def total(estimator: Any, _: Batch, rows: Rows, theta: Any) -> Sums:
+            return sum_inside(estimator, problem, pairs, rows, theta, sigma)
 
-        each = jax.vmap(one)(jnp.arange(PAIRS))
-        rowed = {name: v.reshape(-1, *v.shape[2:]) for name, v in each.items() if name.startswith(COLLECTED)}
-        sums = {name: values.sum(axis=0) for name, values in each.items() if name not in rowed} | rowed
-        found = self.estimator.combine(self.data.problem, sums, rows, state)
+        found = estimate(self.estimator, problem, batch, state, total=total)
         gains = None if found.surrogate is None else found.surrogate(theta + 0.01)
         return found.gradient, found.state, found.metrics, gains
 

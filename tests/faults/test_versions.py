@@ -58,6 +58,16 @@ def test_other_versions_are_named(run: Path, capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().err == ""
 
 
+def test_an_engine_that_is_not_exact_is_written_down_and_named(run: Path, tmp_path: Path) -> None:
+    """Sums in single precision make other bits: the folder says so, and so does whoever goes on with another engine."""
+    assert json.loads((run / "versions.json").read_text())["engine"] == "exact"
+    single = quell.Cpu(workers=1, sum="vmap")
+    path = quell.train("lqr-302", steps=2 * 302 * 2, engine=single, out=tmp_path, progress=False).path
+    assert json.loads((path / "versions.json").read_text())["engine"] == "cpu"
+    with pytest.warns(UserWarning, match=r"begun with engine cpu \(now exact\): results may differ"):
+        quell.resume(path, steps=2 * 302 * 4, workers=1, progress=False)
+
+
 @pytest.mark.filterwarnings("default")
 def test_versions_of_any_length_are_told_in_a_line(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = run / "versions.json"

@@ -19,7 +19,7 @@ from quell.campaign.plan import STOPPED, Job
 from quell.config import changed
 from quell.errors import QuellError, UsageError
 from quell.keys import Purpose, generator
-from quell.rollout import Compute
+from quell.rollout import Compute, precision
 from quell.runs.folder import Run, folder_name, versions
 from quell.runs.record import Record, thin, variance_ratio
 from quell.tasks import trusted
@@ -95,7 +95,7 @@ def _folder(job: Job) -> Run:
     if path.exists() and not (path / "config.json").exists():  # killed before it began
         shutil.rmtree(path)
     if not path.exists():
-        return Run.create(job.config, job.runs, name)
+        return Run.create(job.config, job.runs, name, precision(_one_process(job.engine)))
     folder = Run.open(path)
     _lock(folder)
     if differing := changed(folder.config, job.config):

@@ -198,19 +198,28 @@ def sum_by_vmap(estimator: Any, problem: Problem, batch: Batch, rows: Rows, thet
 def _mapped(estimator: Any, problem: Problem) -> Callable[..., Any]:
     """Compiled (pairs, rows, shared, theta, sigma) -> sums over pairs."""
     import jax
-    import jax.numpy as jnp
-
-    def one(pair: dict[str, Any], row: dict[str, Any], shared: dict[str, Any], theta: Any, sigma: Any) -> Any:
-        terms = estimator.terms(problem, Pair(**pair, sigma=sigma), row | shared, theta, jnp)
-        good, nothing = row["good"], jnp.nan
-        return {n: jnp.where(good, term, nothing if n.startswith(COLLECTED) else 0.0) for n, term in terms.items()}
 
     def total(pairs: dict[str, Any], rows: dict[str, Any], shared: dict[str, Any], theta: Any, sigma: Any) -> Any:
-        terms = jax.vmap(one, in_axes=(0, 0, None, None, None))(pairs, rows, shared, theta, sigma)
-        rows = {n: values.reshape(-1, *values.shape[2:]) for n, values in terms.items() if n.startswith(COLLECTED)}
-        return rows | {n: values.sum(axis=0) for n, values in terms.items() if n not in rows}
+        return sum_inside(estimator, problem, pairs, Rows(rows, shared), theta, sigma)
 
     return jax.jit(total)
+
+
+def sum_inside(
+    estimator: Estimator, problem: Problem, pairs: dict[str, Any], rows: Rows, theta: Any, sigma: Any
+) -> dict[str, Any]:
+    """The same inside a compiled program; `pairs` holds what a `Pair` does, all pairs in front."""
+    import jax
+    import jax.numpy as jnp
+
+    def one(pair: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+        terms = estimator.terms(problem, Pair(**pair, sigma=sigma), own | rows.shared, theta, jnp)
+        good, nothing = own["good"], jnp.nan
+        return {n: jnp.where(good, term, nothing if n.startswith(COLLECTED) else 0.0) for n, term in terms.items()}
+
+    each = jax.vmap(one)(pairs, rows.pairs)
+    found = {n: values.reshape(-1, *values.shape[2:]) for n, values in each.items() if n.startswith(COLLECTED)}
+    return found | {n: values.sum(axis=0) for n, values in each.items() if n not in found}
 
 
 def _single(values: Any) -> Any:

@@ -7,7 +7,7 @@ What a kind does with its directions, it says itself: what members act with (`me
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Protocol
 
@@ -37,6 +37,15 @@ class Draw:
     def generator(self, *address: int) -> np.random.Generator:
         """The randomness at an address within the iteration, such as a pair's number."""
         return generator(self.seed, self.purpose, self.iteration, *self.block, *address)
+
+
+Weight = Callable[[float], float]
+"""Size of perturbations in nats -> ES's share of the estimate at that size, as past batches tell it."""
+
+
+def alone(nats: float) -> float:
+    """ES is all there is."""
+    return 1.0
 
 
 class Kind(Protocol):
@@ -74,9 +83,8 @@ class Kind(Protocol):
         """Whether they are drawn by the metric of the step, as earlier batches know it."""
         return self.nats is not None
 
-    def prepare(self, metric: Metric | None, weight: float = 1.0) -> Shape | None:
-        """What the draws of an iteration take from the run so far; None where the settings say all. `weight` is ES's
-        share of the estimate, for those whose size follows it."""
+    def prepare(self, metric: Metric | None, weight: Weight = alone) -> Shape | None:
+        """What the draws of an iteration take from the run so far; None where the settings say all."""
         return None
 
     def plus(self, draw: Draw, pair: int) -> Array:
@@ -133,7 +141,7 @@ class Directions(Kind):
     """Size of the perturbation as a divergence: mean KL between the perturbed and the plain policy. Sigma then follows
     from the metric of the step natural, and as given is the first batch's, before there is one."""
 
-    def prepare(self, metric: Metric | None, weight: float = 1.0) -> Shape | None:
+    def prepare(self, metric: Metric | None, weight: Weight = alone) -> Shape | None:
         """KL is about sigma^2 eps' F eps / 2, in the mean sigma^2 tr F / 2."""
         if self.nats is None or metric is None or not metric.known:
             return None

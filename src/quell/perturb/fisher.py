@@ -25,7 +25,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 
 from quell.errors import UsageError
-from quell.perturb import sigma_for
+from quell.perturb import Weight, alone, sigma_for
 from quell.perturb.gaussian import Gaussian
 from quell.policy.fisher import Metric
 from quell.registry import POSITIVE
@@ -57,13 +57,13 @@ class Fisher(Gaussian):
         if self.least is not None and self.least > self.nats:
             raise UsageError(f"`least={self.least:g}` must be no more than `nats={self.nats:g}`")
 
-    def prepare(self, metric: Metric | None, weight: float = 1.0) -> Shape | None:
-        """`weight` is ES's share of the estimate, as it would be at `nats`."""
+    def prepare(self, metric: Metric | None, weight: Weight = alone) -> Shape | None:
         if metric is None or not metric.known:
             return None
         felt, nats = metric.spectrum(), self.nats
         if self.least is not None:
-            nats = float(self.least ** (1 - weight) * nats**weight)
+            share = weight(nats)
+            nats = float(self.least ** (1 - share) * nats**share)
         sigma = sigma_for(nats, float((felt / (felt + self.floor)).sum()), self.sigma)
         return Shape(sigma, dataclasses.replace(metric, damping=self.floor), nats)
 

@@ -1,12 +1,24 @@
 """Engines: things that run episodes and sum what an estimator makes of them."""
 
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
 from quell.errors import UsageError, warn_once
 from quell.estimate import Estimator, Problem, Rows
 from quell.limits import gib, require_memory
+from quell.registry import name_of
 from quell.threads import cores
 from quell.types import Array, Batch, Episodes, ObsStats, Rollouts, Sums
+
+S = TypeVar("S")
+
+
+class Stages(Protocol[S]):
+    """A run's fixed parts, and its iteration stage by stage: perturb -> rollout -> estimate -> update."""
+
+    config: Any
+    problem: Problem
+
+    def in_turn(self, state: S) -> tuple[S, dict[str, float]]: ...
 
 
 class Engine(Protocol):
@@ -20,6 +32,14 @@ class Engine(Protocol):
 
     def total(self, estimator: Estimator, batch: Batch, rows: Rows, theta: Array) -> Sums:
         """The sum of the terms of all pairs of the batch just run."""
+
+    def iterate(self, stages: Stages[S], state: S) -> tuple[S, dict[str, float]]:
+        """One iteration: the next state, and what there is to log of it.
+
+        The stages call `rollout` and `total` in turn. An engine that can do all of it in one compiled program does so
+        here; estimators and steps that say `traceable` can be part of it.
+        """
+        return stages.in_turn(state)
 
     def metrics(self) -> dict[str, float]:
         """What there is to log about the engine itself."""
@@ -35,13 +55,25 @@ class Engine(Protocol):
 
 
 class Compute(Protocol):
-    """Where episodes run: a frozen dataclass in `ENGINES`. Results do not depend on it: it is no part of a config."""
+    """Where episodes run: a frozen dataclass in `ENGINES`. Results do not depend on it: it is no part of a config.
+
+    They are the same to the last bit with every engine, except one that says `exact = False`: its results agree as far
+    as its precision goes, and a run's versions.json names it.
+    """
 
     def validate(self) -> None:
         """Raise UsageError for what makes no sense or cannot be had."""
 
     def make(self, task: Any, problem: Problem, *, members: int, states: int = 0) -> Engine:
         """The engine; `members` and `states` (per episode) are the most it will ever be asked for at once."""
+
+
+EXACT = "exact"
+
+
+def precision(compute: Compute) -> str:
+    """What is written down of an engine: its name, unless it is exact."""
+    return EXACT if getattr(compute, "exact", True) else name_of(compute)
 
 
 MOST_PER_CORE, MANY_PER_CORE, MANY = 100, 4, 16

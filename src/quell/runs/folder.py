@@ -46,8 +46,8 @@ class Run(AbstractContextManager["Run"]):
         self._lock: int | None = None
 
     @staticmethod
-    def create(config: Config, out: Path, name: str | None = None) -> "Run":
-        """Make and lock a new folder for a config."""
+    def create(config: Config, out: Path, name: str | None = None, engine: str = "exact") -> "Run":
+        """Make and lock a new folder for a config; `engine` is its `quell.rollout.precision`."""
         if name is not None:
             check_run_name(name)
         parent = check_out(out).absolute() / _component(folder_name(config.task), "task") / config.method
@@ -65,7 +65,9 @@ class Run(AbstractContextManager["Run"]):
         try:
             run.lock()
             run.update_config(config)
-            files.write_atomically(path / "versions.json", json.dumps(versions(), indent=1).encode())
+            files.write_atomically(
+                path / "versions.json", json.dumps(versions() | {"engine": engine}, indent=1).encode()
+            )
         except BaseException:
             run.remove_if_never_begun()
             run.close()
@@ -159,12 +161,15 @@ class Run(AbstractContextManager["Run"]):
             raise UsageError(f"{edited} from what the checkpoint was trained with; {undo}")
         return replace(trained, {name: getattr(now, name) for name in FREE_TO_CHANGE})
 
-    def warn_of_versions(self) -> None:
-        """Say what is not as it was when the run was begun: packages, or threads of XLA; bits may then differ."""
+    def warn_of_versions(self, engine: str | None = None) -> None:
+        """Say what is not as it was when the run was begun: packages, threads of XLA, or the engine where one is not
+        exact (`quell.rollout.precision`); bits may then differ."""
         with suppress(*files.MALFORMED):
-            made_with, threads = files.read_json(self.path / "versions.json"), {"XLA threads": xla_threads()}
-            before = made_with["packages"] | {name: made_with.get("xla_threads", now) for name, now in threads.items()}
-            now = packages() | threads
+            made_with = files.read_json(self.path / "versions.json")
+            other = {"XLA threads": xla_threads()} | ({"engine": engine} if engine else {})
+            kept = {"XLA threads": "xla_threads", "engine": "engine"}
+            before = made_with["packages"] | {name: made_with.get(kept[name], now) for name, now in other.items()}
+            now = packages() | other
             others = [
                 f"{name} {old!s:.40} (now {now[name]})" for name, old in before.items() if now.get(name, old) != old
             ]

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from quell.estimate import estimate
 from quell.estimate.reduce import calm
 from quell.estimate.returns import alike, finite_pairs
 from quell.keys import Purpose, Stream, generator
+from quell.perturb import alone
 from quell.rollout import Compute
 from quell.stats import mean, spread
 from quell.tasks.base import Task
@@ -57,7 +59,11 @@ class Trainer:
         return TrainState(theta, self.config.step.init(policy, theta), estimator, ObsStats.empty(policy.obs_size))
 
     def iterate(self, state: TrainState) -> tuple[TrainState, Row]:
-        """One iteration: the next state, and its metrics."""
+        """One iteration, as the engine does it: the next state, and its metrics."""
+        return self.engine.iterate(self, state)
+
+    def in_turn(self, state: TrainState) -> tuple[TrainState, Row]:
+        """One iteration, stage by stage."""
         config, started = self.config, time.perf_counter()
         with calm():
             metric = state.current(config.step).metric(self.problem.policy, state.step)
@@ -94,11 +100,9 @@ class Trainer:
 
     def _shape(self, state: TrainState, metric: Any) -> Shape | None:
         """What directions take from the run: the metric, and what ES is worth where their size follows that."""
-        directions = self.config.directions
-        if getattr(directions, "least", None) is None:
-            return directions.prepare(metric)
-        estimator: Any = self.config.estimator
-        return directions.prepare(metric, estimator.weight_of_es(self.problem, state.estimator, directions.nats))
+        weigh = getattr(self.config.estimator, "weight_of_es", None)
+        weight = alone if weigh is None else partial(weigh, self.problem, state.estimator)
+        return self.config.directions.prepare(metric, weight)
 
     def _play(self, state: TrainState, shape: Shape | None) -> tuple[Episodes, Rollouts]:
         """The batch's episodes: in the order of pairs, none begun once the budget is spent.

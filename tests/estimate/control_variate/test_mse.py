@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax.numpy as jnp
@@ -156,15 +156,19 @@ def test_a_run_is_the_same_after_a_stop(tmp_path: Any, in_process: None) -> None
     assert all(0.05 <= size <= 1 for size in sizes)
 
 
+def share_of(share: float) -> Callable[[float], float]:
+    return lambda _: share
+
+
 def test_the_size_follows_what_es_is_worth() -> None:
     task = quell.task("swimmer")
     policy = quell.GaussianPolicy(hidden=()).make(task)
     states = np.random.default_rng(0).standard_normal((64, task.obs_size))
     metric = Metric.of(policy, factors(policy)(policy.init(np.random.default_rng(1)).astype(float), states))
     directions = Fisher(nats=1.0, least=0.04)
-    sizes = [directions.prepare(metric, weight).nats for weight in (0.0, 0.5, 1.0)]  # type: ignore[union-attr]
+    sizes = [directions.prepare(metric, share_of(share)).nats for share in (0.0, 0.5, 1.0)]  # type: ignore[union-attr]
     assert sizes == pytest.approx([0.04, 0.2, 1.0])
-    shapes = [directions.prepare(metric, weight) for weight in (0.0, 1.0)]
+    shapes = [directions.prepare(metric, share_of(share)) for share in (0.0, 1.0)]
     assert shapes[1].sigma / shapes[0].sigma == pytest.approx(5.0)  # type: ignore[union-attr]
 
 

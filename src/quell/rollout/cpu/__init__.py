@@ -27,6 +27,10 @@ class Cpu:
     episode is ever cut short."""
 
     @property
+    def exact(self) -> bool:
+        return self.sum == "loop"
+
+    @property
     def processes(self) -> int:
         return self.workers or cores()
 
