@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
+TUTORIAL = ROOT / "docs" / "tutorial.md"
+"""Made from the notebook, which tests/test_tutorial.py carries out as a whole."""
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted({*ROOT.glob("docs/*.md")} - {TUTORIAL})]
 PROGRAMS = ("pip", "make", "python")
 """What else than `quell` and `ray` a reader is told to run; tests/test_page_programs.py does."""
 
