@@ -221,7 +221,7 @@ class TestSpeed:
         says("docs/guarantees.md", "it took", [*ends, len(ratios), middle, min(ratios[task] for task in slow)])
         assert "1.7 times or more on seven of them" in page("docs/guarantees.md")
         low = min(ratios[task] for task in slow)
-        says("docs/benchmark.md", "The control variate took", [*ends, middle, low, ends[1]])
+        says("docs/benchmark.md", "`natural-cv` took", [*ends, middle, low, ends[1]])
         clock = json.loads((RESULTS / "throughput/clock.json").read_text())["tasks"]
         same = [facts["default"]["ratio"][0] for facts in clock.values()]
         says("docs/benchmark.md", "With the same batches and networks it is", [min(same), max(same)])

@@ -125,7 +125,7 @@ def test_who_ends_below_where_it_started(found: Grid) -> None:
 
 def test_the_last_digit_decides_on_swimmer(found: Grid) -> None:
     ours, theirs = scores(found["swimmer"]["natural-cv"]), scores(found["swimmer"]["ars"])
-    says(PAGE, "P(CV above ARS) is 1.00 there because", [min(ours)])
+    says(PAGE, "P(natural CV above ARS) is 1.00 there because", [min(ours)])
     says(PAGE, "is 1.00 there because 356.4 is above", [max(theirs)])
 
 
@@ -183,5 +183,5 @@ def test_how_much_each_method_was_tuned() -> None:
 
 def test_seeds_that_are_left_behind(found: Grid) -> None:
     tasks = ("hopper", "dm-cartpole-balance", "dm-cartpole-swingup", "swimmer", "inverted-pendulum")
-    says("docs/natural.md", "where the control variate leaves none (", [min(scores(found[t]["trpo"])) for t in tasks])
+    says("docs/natural.md", "where `natural-cv` leaves none (", [min(scores(found[t]["trpo"])) for t in tasks])
     says("docs/natural.md", "where TRPO leaves none (", [min(scores(found["gym:LunarLander-v3"]["natural-cv"]))])
