@@ -109,7 +109,7 @@ def test_one_callback_is_as_good_as_a_list(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_what_is_no_such_thing(given: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_arguments_of_the_wrong_kind_are_refused(given: dict[str, Any], said: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=said):
         quell.train("lqr-302", **{"out": tmp_path, **SMALL, **given})
     assert not any(tmp_path.iterdir())

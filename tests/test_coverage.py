@@ -152,7 +152,7 @@ def test_tasks_together(kind: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [3, 5])
 @pytest.mark.parametrize("kind", TASKS)
-def test_tasks_together_whatever_they_are(kind: str, count: int) -> None:
+def test_intervals_over_several_tasks_hold(kind: str, count: int) -> None:
     for name in ("equal spreads", "the better three times as wide", "skewed alike"):
         pooled(name, TASKS[kind], 2000, count)
 

@@ -40,7 +40,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "message"), WRONG, ids=lambda value: value if isinstance(value, str) else "")
-def test_what_does_not_fit_is_refused_alone_and_in_a_config(changes: dict[str, Any], message: str) -> None:
+def test_strategies_that_do_not_fit_are_refused(changes: dict[str, Any], message: str) -> None:
     check_fit(**FITTING)
     with pytest.raises(UsageError, match=message):
         check_fit(**FITTING | changes)

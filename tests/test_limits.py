@@ -39,7 +39,7 @@ def test_memory_is_asked_for_first() -> None:
         require_memory(1 << 50, "a lot")
 
 
-def test_what_others_hold_is_not_free(machine: Path) -> None:
+def test_memory_that_others_hold_is_not_free(machine: Path) -> None:
     assert free_memory() == (1024 * 43_008_000, "on this machine")
     (machine / "proc/meminfo").unlink()
     assert free_memory()[0] > 0, "all there is, where nobody knows"
@@ -117,7 +117,7 @@ def test_a_small_file_takes_little_however_large_it_may_be(tmp_path: Path) -> No
         assert files.read(tmp_path / "small", files.HUGE) == b"small"
 
 
-def test_what_ran_out_of_memory_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_running_out_of_memory_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def takes(*_: object) -> int:
         error = MemoryError()
         error.add_note("saved after iteration 3: quell resume x")

@@ -135,7 +135,7 @@ class TestVariance:
                 row = row_of(files[first], method)
                 check(cell, [row["ratio"]["value"], row["fisher_ratio"]["value"]])
 
-    def test_what_steps_they_bear(self) -> None:
+    def test_step_lengths_by_estimator(self) -> None:
         def bears(name: str, method: str) -> float:
             row = row_of(name, method)
             return math.sqrt(row["ratio"]["value"]) / float(row["fisher_ratio"]["value"])
@@ -177,7 +177,7 @@ class TestVariance:
             [sum(x or 0 for x in total) / len(total)],
         )
 
-    def test_what_was_made_of_it(self) -> None:
+    def test_settings_that_followed_from_the_measurements(self) -> None:
         swimmer = [
             spread(f"learning/swimmer-tuned-{label}-1000000-?")
             for label in ("cv", "es", "cv-moments", "cv-moments-linear")
@@ -294,7 +294,7 @@ class TestPaper:
         )
         assert (found.tasks, len(runs)) == (16, 420)
 
-    def test_what_its_page_says_of_both(self, runs: list[Record]) -> None:
+    def test_the_papers_page_on_cv_and_es(self, runs: list[Record]) -> None:
         """results/paper/README.md: P(CV above ES), interquartile means, and what is left of the variance of ES."""
         where, full = "results/paper/README.md", grid(read_group(RESULTS / "paper/paper-large-start-1"))
         cv, es = (aggregate(grid(runs), name) for name in ("cv", "es"))
@@ -307,7 +307,7 @@ class TestPaper:
         assert late is not None
         says(where, "P(CV above ES) is", list(astuple(late.improvement)))
 
-    def test_what_is_left_of_the_variance(self, runs: list[Record]) -> None:
+    def test_remaining_variance_by_task(self, runs: list[Record]) -> None:
         """Medians over the points of a curve, from the lowest to the highest seed."""
 
         def left(row: list[Record]) -> list[float]:

@@ -70,7 +70,7 @@ def test_no_invented_home() -> None:
         assert set(re.findall(r"https?://([\w.-]+)", page.read_text())) <= known, page.name
 
 
-def test_what_the_tests_and_the_site_need_is_in_the_dev_extra() -> None:
+def test_the_dev_extra_has_all_that_tests_and_site_need() -> None:
     dev = " ".join(PROJECT["optional-dependencies"]["dev"])
     for name in ("all", "docs", "hatchling", "readme-renderer", "pytest", "mypy", "ruff"):
         assert name in dev
@@ -90,7 +90,7 @@ def pins(file: str) -> dict[str, str]:
     return {canonical(name): told.strip() for name, told in found}
 
 
-def test_what_make_installs_is_pinned_and_hashed_as_the_constraints_have_it() -> None:
+def test_make_installs_pinned_and_hashed_packages() -> None:
     """`make pins` writes all three; what is changed by hand in one of them alone is noticed."""
     dev, core = pins("requirements/dev.txt"), pins("requirements/core.txt")
     assert dev == pins("constraints.txt")

@@ -58,7 +58,7 @@ def test_pip_finds_what_it_is_asked_for(words: list[str]) -> None:
     assert "Would install" not in told.replace("Would install quell-", "")
 
 
-def test_what_pip_installs_runs(tmp_path: Path) -> None:
+def test_the_installed_package_runs(tmp_path: Path) -> None:
     pytest.importorskip("hatchling")
     run([sys.executable, "-m", "pip", "install", ".", *OFFLINE, "--no-deps", "--target", str(tmp_path)], ROOT)
     code = "import quell; print(quell.__file__)"

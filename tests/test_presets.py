@@ -119,7 +119,7 @@ def test_show_prints_every_setting_and_trains_nothing(capsys: pytest.CaptureFixt
     assert not (tmp_path / "x").exists()
 
 
-def test_what_is_searched_is_read() -> None:
+def test_every_searched_setting_is_read() -> None:
     for name, method in METHODS.items():
         known = flatten(make_config("hopper", name))
         read = [setting for setting in space(name) if full_name(setting, known)]

@@ -65,7 +65,7 @@ def test_environments_of_ones_own(tmp_path: Path) -> None:
         film(trained(silent, tmp_path), tmp_path / "film.gif")
 
 
-def test_what_envpool_plays_gymnasium_draws(tmp_path: Path) -> None:
+def test_envpools_episodes_are_drawn_by_gymnasium(tmp_path: Path) -> None:
     film(trained("bipedalwalker", tmp_path, horizon=10), tmp_path / "film.gif", seconds=0.2)
     assert frames(tmp_path / "film.gif")[0].shape == (400, 600, 3)
 
@@ -82,7 +82,7 @@ def test_gif_needs_no_ffmpeg_and_mp4_says_so(tmp_path: Path, monkeypatch: pytest
         film(result, tmp_path / "film.mp4")
 
 
-def test_what_has_no_pictures_says_so(tmp_path: Path) -> None:
+def test_a_task_without_pictures_is_refused(tmp_path: Path) -> None:
     from linear_gaussian import LinearGaussian
 
     task = LinearGaussian()

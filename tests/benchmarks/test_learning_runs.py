@@ -122,7 +122,7 @@ def test_runs_are_planned_trained_and_not_repeated(tmp_path: Path, capsys: pytes
     }
 
 
-def test_what_trades_one_task_for_the_other() -> None:
+def test_the_table_of_leads() -> None:
     """The table of leads in results/one-setting/README.md."""
     lines = (RESULTS / "one-setting" / "README.md").read_text().splitlines()
     shown = lines[lines.index("| gamma, trace | hopper | swimmer |") + 2 :][:7]
@@ -148,7 +148,7 @@ def test_discounts_that_rise() -> None:
     assert f"were on their way ({shown['rise1'][1]})" in page("results/one-setting/what-was-tried.md")
 
 
-def test_what_a_perfect_referee_would_say() -> None:
+def test_the_table_of_the_perfect_referee() -> None:
     """docs/natural.md against its file, and that the file says so."""
     facts = json.loads((RESULTS / "one-setting" / "referee.json").read_text())["rows"]
     shown = list(rows("results/one-setting/what-was-tried.md", "| task | seed | iteration | return there"))

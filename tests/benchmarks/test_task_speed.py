@@ -9,7 +9,7 @@ import pytest
 from task_speed import COLUMNS, Arguments, main
 
 
-def test_everyone_who_has_a_task_takes_part(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_engine_that_has_the_task_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     where = tmp_path / "speeds.json"
     main(Arguments(("inverted-pendulum", "lqr-302"), seconds=0.05, workers=1, json=where))
     assert "physics" in capsys.readouterr().out

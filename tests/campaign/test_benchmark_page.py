@@ -108,7 +108,7 @@ def test_against_the_papers_control_variate(found: Grid) -> None:
     assert said.groups() == tuple(COUNTS[sum(x > above[t] for x in scores(found[t]["natural-cv"]))] for t in order)
 
 
-def test_who_ends_below_where_it_started(found: Grid) -> None:
+def test_runs_that_end_below_their_start(found: Grid) -> None:
     """Sampled actions beside sampled ones, and the one seed that is below by mean actions."""
     ours = [run for row in found.values() for run in row["natural-cv"]]
     assert all(mean(run.final["sampled"]) > mean(run.untrained) for run in ours)
@@ -130,7 +130,7 @@ def test_the_last_digit_decides_on_swimmer(found: Grid) -> None:
 
 
 @pytest.mark.slow
-def test_what_hangs_on_the_episodes(found: Grid) -> None:
+def test_marks_that_depend_on_the_episodes(found: Grid) -> None:
     """The episodes of all runs on a task drawn again together: whose verdict or bold mark changes in 15% of draws."""
     rng, changed, draws = np.random.default_rng(0), Counter[tuple[str, str]](), 400
     for task, row in found.items():

@@ -38,7 +38,7 @@ def trial(method: str, task: str, number: int) -> float:
 
 
 @pytest.mark.parametrize("method", TAKEN)
-def test_what_was_found_is_better_and_in_use(method: str) -> None:
+def test_found_settings_are_better_and_in_use(method: str) -> None:
     said = page("results/tuning/README.md").partition("A ninth series")[2].partition(f"* {method}: ")[2]
     for task, number in TAKEN[method].items():
         best, before = trial(method, task, number), trial(method, task, 0)
@@ -104,7 +104,7 @@ def test_ppo_on_cartpole_on_fresh_seeds() -> None:
         check(sampled, astuple(mean_std([run.return_sampled for run in runs])))
 
 
-def test_what_the_page_says() -> None:
+def test_gains_that_the_page_names() -> None:
     for words, task in (
         ("On the seeds of the search ES went from", "ant"),
         ("to 1010 on ant, from", "dm-cartpole-balance"),

@@ -123,7 +123,7 @@ def test_whole_numbers_as_people_write_them(typed: str, number: int) -> None:
 
 @pytest.mark.usefixtures("in_process")
 @pytest.mark.usefixtures("in_process")
-def test_what_was_not_as_asked_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_request_met_in_part_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A checkpoint of another iteration is played, or a run that is done already goes on."""
     run = str(quell.train("lqr-302", method="es", steps=80, pairs=2, horizon=20, out=tmp_path, progress=False).path)
     assert main(["eval", run, "--episodes", "1", "--at", "999"]) == 0

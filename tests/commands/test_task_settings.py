@@ -27,7 +27,7 @@ TASK = "gym:FrozenLake-v1"
         *[("v4", "v4"), ("4x4", "4x4"), ('"4"', "4"), ("falsely", "falsely")],
     ],
 )
-def test_a_value_is_what_it_looks_like(text: str, value: Any) -> None:
+def test_a_value_has_the_type_it_looks_like(text: str, value: Any) -> None:
     found = parse_value(text)
     assert found == value
     assert type(found) is type(value)
@@ -78,7 +78,7 @@ def test_whole_numbers_stay_whole() -> None:
     assert made._terminate_when_unhealthy is False
 
 
-def test_what_is_no_plain_value_is_refused() -> None:
+def test_task_settings_have_to_be_plain_values() -> None:
     for wrong in ({"noise": [1]}, {"noise": float("nan")}, {1: 1}):
         with pytest.raises(quell.UsageError, match=r"task_settings.*must be"):
             Config(task="lqr", task_settings=wrong).validate()  # type: ignore[arg-type]

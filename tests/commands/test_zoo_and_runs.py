@@ -56,7 +56,7 @@ def test_a_damaged_policy_is_not_used(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("name", zoo.names())
-def test_what_comes_with_quell(name: str) -> None:
+def test_policies_of_the_zoo_are_as_good_as_they_say(name: str) -> None:
     """Every policy can be read, and is as good as it says: a few fresh episodes, within their spread."""
     result, score = quell.load(f"zoo:{name}"), zoo.score(name)
     assert result.config.task.replace(":", "-").replace("/", "-") == name or result.config.task in name

@@ -212,7 +212,7 @@ def mean_gradient(estimator: Any, *, batches: int, pairs: int) -> tuple[Array, A
 
 
 @pytest.mark.parametrize("estimator", sampled(DECLARED), ids=label)
-def test_biased_is_who_says_so(estimator: Any) -> None:
+def test_biased_is_declared_exactly_where_it_is_true(estimator: Any) -> None:
     """The mean of 300 estimates from 4 pairs each, learning all the while, against the closed form; both ways, so that
     neither a missing nor an idle declaration passes.
 

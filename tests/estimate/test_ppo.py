@@ -24,7 +24,7 @@ STEPS = 2 * 6 * 6  # members of six pairs, six steps each
 DATA = Collector(LinearGaussian(), POLICY, pairs=6, directions=Unperturbed())
 
 
-def test_it_is_what_optax_would_do() -> None:
+def test_an_update_equals_optax() -> None:
     """Two epochs of three minibatches, clipped, on advantages of mean 0 and spread 1, played by theta."""
     settings = Ppo(epochs=2, minibatch=STEPS // 3, lr=0.05, clip=0.1, longest=0.3)
     batch = DATA.batch(THETA)

@@ -52,7 +52,7 @@ def test_any_split_of_the_tree_gives_the_same_bits() -> None:
         assert (whole.total["x"] == tree_sum(parts)["x"]).all()
 
 
-def test_what_is_looked_at_together_is_of_one_padded_length() -> None:
+def test_pairs_computed_together_have_one_padded_length() -> None:
     steps = RNG.integers(1, 1500, size=2 * 700) // RNG.integers(1, 40, size=2 * 700) + 1
     cut = blocks(700)
     longest = [padded_length(int(steps[2 * pair : 2 * pair + 2].max()), TOGETHER) for pair in range(700)]

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import quell
+from quell import zoo
 from quell.cli import main
 from quell.errors import UsageError
 from quell.runs import Run, checkpoint
@@ -78,7 +79,7 @@ def test_a_trusted_module_of_the_working_directory_is(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_what_a_notebook_imports_from_its_folder_reaches_the_workers(tmp_path: Path) -> None:
+def test_modules_beside_a_notebook_reach_the_workers(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(
         "import gymnasium\ndef make():\n    return gymnasium.make('CartPole-v1').unwrapped\n"
     )
@@ -328,7 +329,7 @@ def test_no_name_in_a_folder_steers_the_terminal(
 
 @pytest.mark.usefixtures("in_process")
 def test_files_that_settings_name_are_opened_where_that_is_trusted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By whoever gave them, to `train` or now, or who says that the folder may be trusted."""
     model = tmp_path / "own.xml"
@@ -346,6 +347,9 @@ def test_files_that_settings_name_are_opened_where_that_is_trusted(
     assert quell.load(path, trust_files=True).iteration == 1
     assert quell.load(path, env=quell.task("gym:Hopper-v5", xml_file=str(model))).iteration == 1
     assert main(["eval", str(path), "--trust-files", "--episodes", "1", "--workers", "1"]) == 0
+    monkeypatch.setattr(zoo, "HOME", tmp_path / "zoo")
+    assert main(["export", str(path), "--zoo", "mine", "--episodes", "1"]) == 2
+    assert main(["export", str(path), "--zoo", "mine", "--episodes", "1", "--trust-files"]) == 0
     assert main(["resume", str(path), "--trust-files", "--steps", "20", "--workers", "1"]) == 0
     other = {"xml_file": "hopper.xml"}  # which is Gymnasium's own
     assert quell.resume(path, fork=True, task_settings=other, steps=30, workers=1, progress=False).finished

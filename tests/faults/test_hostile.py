@@ -206,7 +206,7 @@ def test_a_hostile_record_is_refused_in_a_line(name: str, tmp_path: Path, capsys
 
 
 @pytest.mark.parametrize("kind", hostile.SPECIAL)
-def test_what_only_looks_like_a_record_is_refused(
+def test_a_file_that_only_looks_like_a_record_is_refused(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "results"

@@ -119,7 +119,7 @@ def test_a_worker_that_dies_idle_is_replaced(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("no_pause")
 @pytest.mark.parametrize("fault", ["raise", "kill"])
-def test_what_fails_three_times_is_tried_a_fourth(fault: str, tmp_path: Path) -> None:
+def test_an_environment_that_failed_three_times_is_tried_a_fourth_time(fault: str, tmp_path: Path) -> None:
     with engine_over(tmp_path / "x", workers=1) as engine:
         expected = play(engine, 0)
         (tmp_path / "x" / f"{fault}-3").touch()
@@ -182,7 +182,7 @@ def test_a_long_episode_of_short_steps_is_never_mistaken_for_a_hang(tmp_path: Pa
 
 
 @pytest.mark.usefixtures("no_pause")
-def test_what_cannot_be_healed_saves_the_run_first(tmp_path: Path) -> None:
+def test_an_unrecoverable_failure_saves_the_run_first(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     task = from_env(faulty.make, horizon=10, folder=str(tmp_path / "x"))
     settings: dict[str, Any] = {"steps": 2000, "checkpoint_every": 1000, "seed": 1, "progress": False}

@@ -181,7 +181,7 @@ def test_a_panel_says_whose_episodes_were_cut(tmp_path: Path, drawn: list[Any]) 
     assert said == [["episodes cut after\nCV 250"], [], []]
 
 
-def test_what_falls_far_below_its_start_leaves_the_panel(tmp_path: Path, drawn: list[Any]) -> None:
+def test_curves_far_below_their_start_leave_the_panel(tmp_path: Path, drawn: list[Any]) -> None:
     panel = {"es": [made_up("swimmer", "es", 0, 100, 0)], "cv": [made_up("swimmer", "cv", 0, -5000, 100)]}
     for within_reach in (False, True):
         curve_panels({"a": panel}, tmp_path / "a.png", within_reach=within_reach)

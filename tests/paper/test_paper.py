@@ -228,7 +228,7 @@ def test_rendering_is_the_same_to_the_last_byte(tmp_path: Path, capsys: pytest.C
     assert "table-pg.md" not in files(first), "PG and CV alone are no table of policy gradients"
 
 
-def test_what_is_committed_is_what_the_records_give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_committed_tables_equal_those_made_of_the_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for drawing in ("curve_panels", "improvement_bars"):  # which whatever matplotlib is here does; see above
         monkeypatch.setattr(f"quell.paper.render.{drawing}", lambda *given, **_: [p.touch() for p in given[-2:]])
     root = Path(__file__).parents[2]

@@ -82,7 +82,7 @@ def test_a_network_of_ones_own_acts_and_is_differentiated_as_it_says() -> None:
     assert theta.shape == slope.shape
 
 
-def test_what_a_network_of_ones_own_cannot_do(tmp_path: Path) -> None:
+def test_limits_of_a_custom_network(tmp_path: Path) -> None:
     from quell.export import to_numpy
 
     with pytest.raises(UsageError, match="the natural step knows quell's own networks alone"):

@@ -143,7 +143,7 @@ def test_only_seeds_are_averaged(tmp_path: Path) -> None:
     assert all(seeds == [0, 1] for seeds in series.values())
 
 
-def test_a_label_names_no_more_than_what_differs() -> None:
+def test_a_label_names_only_the_settings_that_differ() -> None:
     adam = {"pairs": 5, "step": "adam", "step.lr": 0.01}
     assert told_apart([adam]) == [""]
     assert told_apart([adam, {**adam, "step.lr": 0.1}]) == ["lr 0.01", "lr 0.1"]
@@ -243,7 +243,7 @@ def test_results_that_compare_by_themselves_stay_a_group(tmp_path: Path) -> None
     }
 
 
-def test_the_rival_is_what_was_trained_not_how_it_was_asked_for(tmp_path: Path) -> None:
+def test_the_rival_is_chosen_by_what_was_trained(tmp_path: Path) -> None:
     """Over ES, the paper's control variate, the default and a custom combination; plain ES asked for as cv is ES."""
     seeds_of("es", POOR, tmp_path / "a")
     seeds_of("cv", GOOD, tmp_path / "a")

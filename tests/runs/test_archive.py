@@ -74,7 +74,7 @@ def test_several_that_pack_at_once_lose_nothing(group: Path) -> None:
     ],
     ids=["not gzip", "no table", "no name", "cut short", "too long"],
 )
-def test_what_is_no_packed_file(tmp_path: Path, data: bytes) -> None:
+def test_a_malformed_archive_is_refused(tmp_path: Path, data: bytes) -> None:
     (tmp_path / archive.PACKED).write_bytes(data)
     with pytest.raises(UsageError, match=r"records\.jsonl\.gz"):
         read_group(tmp_path)

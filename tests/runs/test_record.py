@@ -124,7 +124,7 @@ def test_a_folder_is_a_record_too(tmp_path: Path) -> None:
     assert run.variance == variance_ratio(result.history)
 
 
-def test_what_is_no_record(tmp_path: Path) -> None:
+def test_malformed_records_are_refused(tmp_path: Path) -> None:
     for text in ("{", "[]", '{"config": {}}', '{"config": {"task": "lqr"}, "final": {}}'):
         (tmp_path / "a.json").write_text(text)
         with pytest.raises(UsageError, match="is not the record of a run"):

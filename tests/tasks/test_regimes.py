@@ -73,7 +73,7 @@ def test_rewards_asked_for_step_by_step_are_the_same() -> None:
     assert sums[1] == pytest.approx(paid_late(sums[0], 40), rel=1e-12)
 
 
-def test_who_plays_beside_a_member_changes_none_of_its_bits() -> None:
+def test_a_member_does_not_depend_on_those_simulated_beside_it() -> None:
     task = in_regime(quell.task("hopper", horizon=150), **EVERYTHING)
     together, alone = played(task), played(task, rows=range(4, 5))
     assert np.array_equal(together.rewards[4], alone.rewards[4])
@@ -171,7 +171,7 @@ def test_an_environment_of_ones_own_can_be_in_a_regime(tmp_path: Path, in_proces
         ("lqr", {"obs_noise": -0.1}, "obs_noise"),
     ],
 )
-def test_what_makes_no_sense_is_refused(task: str, asked: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_conditions_that_make_no_sense_are_refused(task: str, asked: dict[str, Any], said: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=re.escape(said)):
         quell.train(task, steps=100, out=tmp_path / "runs", progress=False, **asked)
     assert not list(tmp_path.rglob("config.json"))

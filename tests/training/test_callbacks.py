@@ -138,7 +138,7 @@ def test_a_full_disk_does_not_hide_the_users_error(tmp_path: Path, monkeypatch: 
     assert "iteration 1 could not be saved: No space left on device; the last" in told.value.__notes__[0]
 
 
-def test_what_is_no_callback_is_refused(tmp_path: Path) -> None:
+def test_callbacks_have_to_be_callbacks(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"derived from quell.Callback, not <built-in function print>"):
         quell.train("lqr-302", out=tmp_path, callbacks=[print], **SHORT)  # type: ignore[list-item]
     assert not list(tmp_path.glob("*/*/*"))

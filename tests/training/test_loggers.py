@@ -102,7 +102,9 @@ def test_mlflow_is_lost_in_mid_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert result.finished
 
 
-def test_what_is_missing_is_said_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_reported_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(quell.errors.EXTRAS, "wandb", "no_such_module_at_all")
     with pytest.raises(UsageError, match=r"logging to wandb needs .* pip install 'quell\[wandb\]'"):
         quell.train("lqr-302", out=tmp_path, log=["wandb"], **SHORT)

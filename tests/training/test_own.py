@@ -165,7 +165,7 @@ class WithFunction(Es):
     function: Any = np.tanh
 
 
-def test_what_config_json_cannot_hold_is_said_before_anything_is_written(tmp_path: Path) -> None:
+def test_settings_that_json_cannot_hold_are_refused_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"cannot hold estimator.function"):
         quell.train("lqr-302", method="es", estimator=WithFunction(), out=tmp_path / "runs", **SHORT)
     assert not (tmp_path / "runs").exists()

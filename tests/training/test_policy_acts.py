@@ -158,7 +158,7 @@ class TestOwnEnvironments:
 @pytest.mark.usefixtures("in_process")
 class TestNumbers:
     @pytest.mark.parametrize("steps", [1e3, np.int8(100)])
-    def test_whole_numbers_however_they_come(self, steps: Any, tmp_path: Path) -> None:
+    def test_whole_numbers_of_any_type(self, steps: Any, tmp_path: Path) -> None:
         settings = {
             **SHORT,
             "steps": steps,

@@ -116,7 +116,7 @@ def test_files_that_make_no_sense(text: str, said: str, file: Path, capsys: pyte
     assert error.count("\n") == 1
 
 
-def test_what_is_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_settings_file_that_is_none_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "list.json").write_text("[1]")
     for wrong in (tmp_path, tmp_path / "none.toml", tmp_path / "list.json", "/dev/zero", ""):
         assert main(["train", "lqr-302", "--config", str(wrong)]) == 2

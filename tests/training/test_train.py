@@ -249,7 +249,7 @@ class TestTrouble:
 
 @pytest.mark.usefixtures("in_process")
 class TestRunFolder:
-    def test_what_is_in_it(self, tmp_path: Path) -> None:
+    def test_the_run_folder_and_its_files(self, tmp_path: Path) -> None:
         result = quell.train("lqr-302", out=tmp_path, progress=False, seed=3, **TINY)
         assert result.path.parent == tmp_path / "lqr-302" / "es"
         assert result.path.name.startswith("3-")

@@ -60,11 +60,11 @@ def _strategies(config: Config) -> dict[str, Any]:
         ("det", {"policy": "gaussian"}, "es"),
     ],
 )
-def test_what_was_exchanged_is_no_longer_the_method(method: str, exchanged: dict[str, Any], name: str) -> None:
+def test_a_method_with_an_exchanged_part_is_custom(method: str, exchanged: dict[str, Any], name: str) -> None:
     assert make_config("swimmer", method, overrides=exchanged).combination == name
 
 
-def test_what_is_not_known_is_custom() -> None:
+def test_an_unknown_strategy_is_custom() -> None:
     """A record from elsewhere: a strategy that is not known here."""
     config = make_config("swimmer", "es")
     mine: Any = Elsewhere("estimator", "mine", {})

@@ -99,7 +99,7 @@ def test_one_wild_batch_is_not_all_that_is_remembered() -> None:
     assert rule.coefficients(SPACE, learned(rule, columns())[0]) == pytest.approx(-0.99, abs=0.03)
 
 
-def test_what_was_learned_at_one_size_is_known_at_another() -> None:
+def test_coefficients_carry_over_to_another_size() -> None:
     """X's variance falls as the size grows, R's does not: learned at a tenth of a nat, asked for at one."""
     rule = MseCoefficients()
     state, _ = learned(rule, batches(0 * GRADIENT, 80, noise=3.0, own=3.0))
@@ -124,7 +124,7 @@ def test_it_can_be_traced() -> None:
 
 
 @pytest.mark.parametrize(("gamma", "low", "high"), [(0.2, -0.4, 0.0), (1.0, -1.0, -0.7)])
-def test_on_a_task_whose_gradient_is_known(gamma: float, low: float, high: float) -> None:
+def test_bias_and_noise_against_a_closed_form_gradient(gamma: float, low: float, high: float) -> None:
     """With gamma 0.2 the policy gradient looks one step ahead of six, and 200 pairs of shared resets show it; with
     gamma = lambda = 1 it has no bias, and less noise than ES."""
     column = AdvantageColumn(gamma=gamma, trace=1.0)
@@ -180,7 +180,7 @@ def test_the_size_follows_what_es_is_worth() -> None:
         ({"mean_actions": True}, "has no policy gradient"),
     ],
 )
-def test_what_is_not_read_is_refused(settings: dict[str, Any], said: str) -> None:
+def test_a_size_by_worth_that_nothing_reads_is_refused(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         make_config("halfcheetah", "natural-cv", overrides=settings).validate()
 

@@ -41,7 +41,7 @@ def test_the_variance_it_tells_is_that_of_its_gradients(pairs: int) -> None:
     assert np.mean(told) == pytest.approx(own, rel=0.25)
 
 
-def test_one_pair_tells_nothing_at_first() -> None:
+def test_one_pair_has_no_variance_ratio_at_first() -> None:
     data = Collector(LinearGaussian(), POLICY, pairs=1, directions=Gaussian(sigma=0.3))
     assert np.isnan(data.estimate(natural(), data.batch(THETA)).metrics["variance/ratio"])
 

@@ -276,7 +276,7 @@ def test_after_its_end_an_environment_is_left_alone_even_if_the_engine_goes_on()
     assert len(simulator._envs[0].unwrapped.actions) == 3
 
 
-def test_what_makes_no_environment_is_refused():
+def test_a_function_that_makes_no_environment_is_refused():
     with pytest.raises(UsageError, match=r"not a gymnasium\.Env"):
         from_env(user_envs.make_nothing, horizon=5)
     with pytest.raises(UsageError, match=r"lambda returned NoneType, not a gymnasium\.Env"):
@@ -291,7 +291,7 @@ def test_what_makes_no_environment_is_refused():
         from_env(env, horizon=5)
 
 
-def test_what_no_worker_can_import_is_sent_to_it():
+def test_code_that_workers_cannot_import_is_sent_to_them():
     """A lambda, a function in a function, one of the script being run, an environment: all as the class itself."""
 
     def nested(trouble=""):
@@ -367,7 +367,7 @@ def test_names_that_nothing_has(name, said):
         tasks.get(name)
 
 
-def test_what_workers_and_environments_all_warn_of_is_said_once(tmp_path):
+def test_a_warning_of_all_workers_is_shown_once(tmp_path):
     small: dict[str, Any] = {"steps": 20, "pairs": 2, "eval_episodes": 1, "horizon": 5, "workers": 2, "progress": False}
     with pytest.warns(UserWarning, match="made|begun") as said:
         quell.train(user_envs.Warns, method="es", out=tmp_path, **small)
