@@ -35,7 +35,7 @@ DELAYS = (1, 50, 1000)
 COMMON: dict[str, Any] = {
     **{"pairs": 2, "batch_steps": 4000, "step": "natural", "step.kl": 0.1, "step.schedule": "linear"},
     **{"policy.activation": "tanh", "policy.output_scale": 0.1, "policy.learn_std": True, "policy.init_std": 0.15},
-    **{"normalise_obs": True, "shared_reset": True, "eval_every": 0},
+    **{"normalise_obs": False, "shared_reset": True, "eval_every": 0},
 }
 CRITIC = {"gamma": 1.0, "trace": 1.0, "critic.updates": 100}
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -25,6 +25,7 @@ COMMANDS = {
     "benchmark": "methods side by side on many tasks",
     "tune": "search for a method's settings by a stated protocol",
     "variance": "measure gradient estimators side by side at a fixed policy",
+    "advise": "whether a task is a problem for ES or for the policy gradient",
     "paper": "the paper's tables, figures and theorem, from their runs to the page",
     "report": "one HTML page about a run, many runs, or a results folder",
     "doctor": "check this installation",

@@ -18,7 +18,7 @@ import numpy as np
 from quell.errors import UsageError
 from quell.keys import Stream
 from quell.measure.points import Point
-from quell.perturb import Unperturbed
+from quell.perturb import Kind, Unperturbed
 from quell.policy.fisher import Metric, factors
 from quell.policy.likelihood import policy_change
 from quell.policy.network import Policy
@@ -29,6 +29,7 @@ from quell.types import Array, Episodes
 STATES = 512
 EPISODES = 4
 LARGEST = 1e9  # of a state: squared and summed, more would overflow the Fisher matrix
+TURNS = 3  # of shaping directions by the states that they lead to
 FEW = 8  # gradients mapped at a time
 METRICS = {"parameters": "parameters", "policy": "policy (Fisher)", "step": "natural step (inverse Fisher)"}
 """Name -> in words."""
@@ -62,11 +63,19 @@ class Geometry:
         return np.asarray(policy_change(self.policy)(self.theta, self.states, np.asarray(gradients, np.float32)))
 
 
-def geometry(point: Point, *, compute: Compute) -> Geometry:
-    """The metrics over states of the policy's own, unperturbed episodes, every step of which counts the same."""
+def geometry(point: Point, *, compute: Compute, directions: Kind | None = None) -> Geometry:
+    """The metrics over states of the policy's own, unperturbed episodes, every step of which counts the same; or over
+    those of members that are perturbed along `directions`, shaped by the states of the members before them."""
     request = Episodes.unperturbed(0, EPISODES, Stream.STATES, states=STATES)
     with compute.make(point.task, point.problem(Unperturbed()), members=EPISODES, states=STATES) as engine:
         states = visited(engine.rollout(point.theta, request, point.obs_stats), STATES)
+    for turn in range(TURNS if directions is not None else 0):
+        assert directions is not None
+        shape = directions.prepare(Geometry(point.policy, point.theta, states).kronecker)
+        facts = {"stream": Stream.MEASURE, "block": (turn, 1), "states": STATES, "shape": shape}
+        request = Episodes.of_pairs(0, EPISODES, **facts)
+        with compute.make(point.task, point.problem(directions), members=2 * EPISODES, states=STATES) as engine:
+            states = visited(engine.rollout(point.theta, request, point.obs_stats), STATES)
     if not np.abs(states).max() < LARGEST:
         far = f"{point.task.name} runs away at this policy, to states beyond {LARGEST:g}"
         raise UsageError(f"{far}: it can only be measured with a shorter horizon")

@@ -51,13 +51,21 @@ class Point:
 
 
 def find_point(
-    task: str | Task, at: str, *, preset: Preset, seed: int, settings: Mapping[str, Any], trust_files: bool = False
+    task: str | Task,
+    at: str,
+    *,
+    preset: Preset,
+    seed: int,
+    settings: Mapping[str, Any],
+    trust_files: bool = False,
+    method: str = "es",
 ) -> Point:
-    """`at` is "init", a run folder, or RUN@ITERATION (the newest checkpoint up to it)."""
+    """`at` is "init" (with settings of `method`), a run folder, or RUN@ITERATION (the newest checkpoint up to it)."""
     name, given = (task, None) if isinstance(task, str) else (task.name, task)
     if at != "init":
         return _trained(name, given, at, seed, settings, trust_files=trust_files)
-    config = make_config(name, "es", preset, {"seed": seed, **settings}, given).validate()
+    config = make_config(name, method, preset, {"seed": seed, **settings}, given).validate()
+    config = config if method == "es" else _plain(config)
     played = make_task(config, given)
     policy = make_policy(config, played)
     theta = policy.init(generator(seed, Purpose.INIT))

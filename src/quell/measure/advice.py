@@ -1,0 +1,241 @@
+"""What a problem is one for: ES, the policy gradient, or both; from the noise of each at one policy, and the law.
+
+The noise of one pair of perturbed members as a natural step feels it (in the metric F^-1), with V the variance of their
+returns, k the mean divergence of a perturbation:
+
+    ES, directions shaped by F^-1     d^2 V / (4 k)
+    ES, isotropic directions          kappa d^2 V / (4 k)         kappa = tr F tr F^-1 / d^2
+    policy gradient, advantages A     d V c / 2                   c = E[sum_t A_t^2] / V
+
+so that ES has d / (2 k c) times the policy gradient's noise. Both are measured on the same episodes, as the control
+variate has them. Whoever adds both, weighed by their noise, has ES's share at 1 / (1 + ratio). Where eigenvalues of F
+are below the damping of the step and the floor of the directions, traces stand for d and d^2.
+"""
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from quell import registry, tasks
+from quell.api import compute_for
+from quell.errors import UsageError
+from quell.estimate import Estimate, Problem, Rows
+from quell.estimate.control_variate import ControlVariate
+from quell.estimate.control_variate.advantages import AdvantageColumn
+from quell.estimate.control_variate.coefficients import FixedCoefficient
+from quell.estimate.es import Es
+from quell.measure.fisher import geometry
+from quell.measure.points import find_point
+from quell.measure.rows import Row
+from quell.measure.session import Session
+from quell.measure.summary import summarise
+from quell.perturb.fisher import Fisher
+from quell.policy.fisher import Metric
+from quell.rollout import Compute
+from quell.stats import Interval
+from quell.terminal.progress import counter
+from quell.types import Batch, State, Sums
+
+BATCH = 4
+"""Pairs of an iteration."""
+DISCOUNTS = ((1.0, 1.0), (0.995, 0.97))
+"""gamma and lambda of the policy gradients that ES is put beside: without bias, and as the default has them."""
+MOSTLY = 0.8
+"""A share of the estimate from which on one of the two is enough."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watched(ControlVariate):
+    """The policy gradient of the perturbed members, which notes the mean sum of A_t^2 over an episode."""
+
+    notes: list[float] = field(default_factory=list, compare=False, metadata=registry.NO_SETTING)
+
+    def combine(self, problem: Problem, sums: Sums, rows: Rows, state: State) -> Estimate:
+        self.notes.append(float(sums["advantages"][1] / max(2 * float(sums["count"]), 1.0)))
+        return super().combine(problem, sums, rows, state)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairs(Es):
+    """ES, which notes the variance of returns within pairs, and the length of episodes."""
+
+    notes: list[Any] = field(default_factory=list, compare=False, metadata=registry.NO_SETTING)
+
+    def prepare(self, problem: Problem, batch: Batch, state: State) -> Rows:
+        returns = batch.rollouts.returns
+        self.notes.append((np.square(returns[0::2] - returns[1::2]).mean() / 2, batch.rollouts.steps.mean()))
+        return super().prepare(problem, batch, state)
+
+
+def policy_gradient(gamma: float, trace: float) -> Watched:
+    """That of the perturbed members alone, whatever it is beside."""
+    column = AdvantageColumn(gamma=gamma, trace=trace)
+    return Watched(shaping="none", columns=column, coefficients=FixedCoefficient(value=-1.0))
+
+
+@dataclass(frozen=True)
+class Beside:
+    """ES beside the policy gradient with one discount."""
+
+    gamma: float
+    trace: float
+    c: float
+    law: float
+    """d / (2 k c): ES's noise, of the policy gradient's."""
+    predicted: float
+    """The same with traces in place of d."""
+    measured: Interval
+    bias: float
+    """Squared bias of the policy gradient, of its variance in an estimate from `BATCH` pairs."""
+
+    @property
+    def share(self) -> float:
+        """Of ES in the mix with the least variance + bias^2."""
+        return 1 / (1 + self.measured.value / (1 + self.bias))
+
+    @property
+    def error(self) -> float:
+        """Variance + bias^2 of the policy gradient, of the variance of ES."""
+        return (1 + self.bias) / self.measured.value
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Numbers of one point, and what follows from them."""
+
+    task: str
+    where: str
+    delay: int
+    steps: float
+    """Of an episode."""
+    parameters: int
+    felt: float
+    """tr F (F + damping)^-1: of the parameters, those that the policy feels."""
+    kappa: float
+    nats: float
+    beside: tuple[Beside, ...]
+    seconds: float
+
+    @property
+    def best(self) -> Beside:
+        """The policy gradient with the least variance + bias^2."""
+        return min(self.beside, key=lambda one: one.error)
+
+    @property
+    def verdict(self) -> str:
+        """es, policy gradient or both."""
+        share = self.best.share
+        return "es" if share > MOSTLY else "policy gradient" if share < 1 - MOSTLY else "both"
+
+    @property
+    def settings(self) -> str:
+        """Flags of `quell train` that follow."""
+        discount = f"--gamma {self.best.gamma:g} --trace {self.best.trace:g}"
+        if self.verdict == "es":
+            return f"--estimator es --directions fisher --nats {self.nats:g} --step natural"
+        if self.verdict == "policy gradient":
+            return f"--method natural-cv {discount}"
+        return (
+            f"--method natural-cv --directions fisher --nats {self.nats:g} --least 0.05 --coefficients mse {discount}"
+        )
+
+    def __str__(self) -> str:
+        best, pay = self.best, {0: "at the end", 1: "at every step"}.get(self.delay, f"every {self.delay} steps")
+        share = f"{best.share:.0%}" if best.share > 0.01 else f"{best.share:.1%}"
+        said = {"es": "This is a problem for ES", "policy gradient": "This is a problem for the policy gradient"}
+        head = f"{'gamma, lambda':>15} {'c':>8} {'d/(2kc)':>9} {'damped':>9}  {'measured':<24} bias^2/variance"
+        rows = [
+            f"{f'{one.gamma:g}, {one.trace:g}':>15} {one.c:8.3g} {one.law:9.2g} {one.predicted:9.2g}  "
+            f"{f'{one.measured:.2g}':<24} {one.bias:.2g}"
+            for one in self.beside
+        ]
+        table = "\n".join([head, *rows])
+        return f"""{self.task}, {self.where}: episodes of {self.steps:.0f} steps, rewards paid {pay}
+
+  d = {self.parameters}  parameters, of which the policy feels {self.felt:.0f}
+  k = {self.nats:g}  nats: how far a perturbation goes
+  kappa = {self.kappa:.3g}  times as noisy isotropic directions would be as those shaped by the policy's metric
+  c  squared advantages, summed over an episode, in units of the returns' variance: a few where the critic can tell
+     which action earned what, up to the number of steps where nothing can
+
+The noise of ES, of that of the policy gradient on the same episodes, as a natural step feels it; and the bias of the
+policy gradient in an estimate from {BATCH} pairs:
+
+{table}
+
+{said.get(self.verdict, "Both have something to say")}: in the best mix of the two ES has a share of {share}.
+  quell train {self.task} {self.settings}
+({self.seconds:.0f} s, at this policy alone: c, kappa and the noise change as it learns; --at RUN measures there)"""
+
+
+def advise(
+    task: str | Any,
+    *,
+    at: str = "init",
+    pairs: int = 120,
+    warmup: int = 40,
+    nats: float = 1.0,
+    settings: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    trust_files: bool = False,
+    workers: int | None = None,
+    engine: Compute | str | None = None,
+    progress: bool = True,
+) -> Advice:
+    """Measure at one policy whether a task is a problem for ES or for the policy gradient.
+
+    `task`, `at` and `settings` are those of `quell.measure.variance`; at "init" it is the default's policy. They are
+    measured on `pairs` pairs, after `warmup` for the critic, and perturbations have a mean divergence of `nats`.
+    """
+    started, seed = time.perf_counter(), registry.whole("seed", seed)
+    if nats <= 0:
+        raise UsageError(f"`nats={nats}` must be greater than 0")
+    turns = max(2, registry.whole("pairs", pairs, 2 * BATCH) // BATCH)
+    learn, own = max(1, registry.whole("warmup", warmup) // BATCH), {"pairs": BATCH, **(settings or {})}
+    named = task if isinstance(task, str) else tasks.from_given(task, own.get("horizon"))
+    found: dict[str, Any] = {"preset": "tuned", "seed": seed, "settings": own, "trust_files": trust_files}
+    point = find_point(named, at, method="natural-cv", **found)
+    if point.policy.own:
+        raise UsageError("advice needs a network of quell's own: the metric of others is not known")
+    compute, directions = compute_for(engine, workers), Fisher(nats=nats)
+    es, gradients = Pairs(shaping="none"), {pair: policy_gradient(*pair) for pair in DISCOUNTS}
+    rows = [Row("es", es, directions), *(Row(str(pair), one, directions) for pair, one in gradients.items())]
+    with counter(shown=progress and sys.stderr.isatty()) as tell:
+        shape = geometry(point, compute=compute, directions=directions)
+        session = Session(point, compute, shape.kronecker, tell)
+        measured = session.measure(rows, turns, learn)
+        told = summarise(measured, shape, np.random.default_rng(seed), reference=str(DISCOUNTS[0]))
+    errors = {one.name: one.metrics["step"] for one in told}
+    spread, steps = np.mean(es.notes[-turns:], axis=0)
+    d, felt, shaped, plain = _traces(shape.kronecker, directions.floor)
+
+    def beside(pair: tuple[float, float]) -> Beside:
+        error, c = errors[str(pair)], float(np.mean(gradients[pair].notes[-turns:]) / spread)
+        ratio, bias = error.ratio, max(error.bias.value, 0.0) / error.ratio.value
+        inverse = Interval(1 / ratio.value, 1 / ratio.high, 1 / ratio.low)
+        return Beside(*pair, c, d / (2 * nats * c), shaped / (2 * nats * c * felt), inverse, bias)
+
+    return Advice(
+        task=point.config.task,
+        where="untrained" if point.where == "init" else point.where,
+        delay=point.config.delay,
+        steps=float(steps),
+        parameters=d,
+        felt=felt,
+        kappa=plain / shaped,
+        nats=nats,
+        beside=tuple(map(beside, DISCOUNTS)),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _traces(metric: Metric, floor: float) -> tuple[int, float, float, float]:
+    """(d, tr F (F + damping)^-1, what stands for d^2 with directions shaped by (F + floor)^-1, and with isotropic)."""
+    f, damping = metric.spectrum(), metric.damping
+    felt = float((f / (f + damping)).sum())
+    shaped = float((f / (f + floor)).sum() * ((f + floor) / (f + damping)).sum())
+    return len(f), felt, shaped, float(f.sum() * (1 / (f + damping)).sum())
