@@ -43,8 +43,8 @@ class PureNoise(ArrayTask):
 
 
 def test_the_law_where_advantages_are_noise(in_process: None) -> None:
-    """d = (3 + 1) 2 + 2 = 10; c = (T + 1) / 2 = 3 for a critic that knows that nothing can be foreseen, and more for
-    one that learns noise by heart, most where states are large, which the law does not know. 100 iterations tell a ratio of
+    """d = (3 + 1) 2 + 2 = 10; c = (T + 1) / 2 = 3 for a critic that knows that nothing can be foreseen. One that learns
+    noise by heart has more, most where states are large, which the law does not know. 100 iterations tell a ratio of
     variances to 20%; a tenth of the divergence makes ES ten times as noisy."""
     settings: dict[str, Any] = {"policy.hidden": (), "normalise_obs": False, "shared_reset": False}
     far, near = (
