@@ -175,6 +175,10 @@ FIXED: dict[str, Any] = {"discount": {"name": "fixed", "gammas": (0.99,)}}
 """The paper's control variate without trials of other discounts."""
 
 
+START: dict[str, Any] = {"policy.output_scale": 1.0, "policy.init_std": 1.0}
+"""Where a policy starts, which the preset paper said otherwise before: both sides play the same episodes."""
+
+
 def known_as(method: str, preset: str) -> str | None:
     """What this source tree calls a method; None if it does not have it under that preset."""
     if importlib.util.find_spec("quell.presets"):

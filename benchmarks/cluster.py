@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from against import first_iteration, make_trainer, race, serve
+from against import START, first_iteration, make_trainer, race, serve
 
 WORKERS = len(os.sched_getaffinity(0))
 DEFAULT = "natural-cv"
@@ -34,13 +34,13 @@ ONE_MACHINE: dict[str, Any] = {
 def on_halfcheetah(method: str, engine: str) -> Any:
     """Twenty pairs on all cores: ES with the paper's settings, or the default."""
     preset = "tuned" if method == DEFAULT else "paper"
-    return make_trainer("halfcheetah", method, preset, workers=WORKERS, engine=engine, pairs=20, batch_steps=0)
+    return make_trainer("halfcheetah", method, preset, workers=WORKERS, engine=engine, pairs=20, batch_steps=0, **START)
 
 
 def nearly_nothing(hidden: tuple[int, ...], workers: int, pairs: int) -> Any:
     """ES with ten-step episodes on Ray: nearly all of an iteration is overhead."""
     settings = {"pairs": pairs, "horizon": 10, "policy.hidden": hidden, "eval_episodes": 1}
-    return make_trainer("lqr", "es", "paper", workers=workers, engine="ray", **settings)
+    return make_trainer("lqr", "es", "paper", workers=workers, engine="ray", **START, **settings)
 
 
 def throughput(method: str, rounds: int) -> dict[str, float]:

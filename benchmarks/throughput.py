@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 import tyro
-from against import FIXED, first_iteration, make_trainer, race, serve
+from against import FIXED, START, first_iteration, make_trainer, race, serve
 
 EPISODES, HORIZON = 10, 1000
 KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -142,7 +142,7 @@ def contestants(tasks: tuple[str, ...], rows: tuple[str, ...], workers: int) -> 
     for task, row in itertools.product(tasks, rows):
         method, preset, settings = KINDS[row]
         name = row if len(tasks) == 1 else f"{task} {row}"
-        made[name] = make_trainer(task, method, preset, workers=workers, pairs=EPISODES // 2, **settings)
+        made[name] = make_trainer(task, method, preset, workers=workers, pairs=EPISODES // 2, **START, **settings)
     return made
 
 
