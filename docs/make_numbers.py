@@ -17,6 +17,8 @@ from typing import Any
 from marks import fill
 
 from quell.campaign.benchmark import APART, Grid, grid, scores
+from quell.paper.scores import aggregate
+from quell.paper.scores import grid as paper_grid
 from quell.runs import archive
 from quell.runs.record import read_group
 from quell.stats import mean_std, probability_of_improvement
@@ -73,6 +75,21 @@ def mean(task: str, method: str) -> str:
 def seeds(task: str, method: str) -> str:
     """What every seed of a row of the benchmark reached."""
     return ", ".join(f"{x:.0f}" if abs(x) >= 100 else f"{x:.1f}" for x in scores(benchmark()[task][method]))
+
+
+def twentieth() -> str:
+    """How often the paper's control variate ends above ES, with the paper's settings at a twentieth of its steps."""
+    found = aggregate(paper_grid(read_group(RESULTS / "paper/paper-large-start-1000000")), "cv")
+    assert found is not None
+    chance = found.improvement
+    return f"{chance.value:.2f} [{chance.low:.2f}, {chance.high:.2f}]"
+
+
+def full(task: str, method: str) -> str:
+    """Sampled returns with the paper's settings and all its steps."""
+    runs = paper_grid(read_group(RESULTS / "paper/paper-large-start-1"))[task][method]
+    found = mean_std([run.return_sampled for run in runs])
+    return f"{found.mean:.0f} ± {found.std:.0f}"
 
 
 def left(measurement: str, method: str) -> str:
@@ -161,6 +178,14 @@ def physics() -> str:
     return table(["task", "as shipped", "without the clock", "without idle stages", ""], rows)
 
 
+def soak() -> str:
+    """Memory, processes and descriptors over a long run."""
+    names = {"driver_mb": "driver, MB", "workers_mb": "workers, MB", "processes": "processes"}
+    names |= {"threads": "threads of the driver", "descriptors": "descriptors"}
+    rows = [(words, facts("soak/lqr-cv.json")["summary"][name]) for name, words in names.items()]
+    return table(["", "early", "late", "most"], [[words, *map(str, one.values())] for words, one in rows])
+
+
 def model(dim: str, method: str) -> str:
     """What an iteration on many machines would cost, simulated."""
     sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -171,8 +196,8 @@ def model(dim: str, method: str) -> str:
 
 
 PARTS: dict[str, Callable[..., str]] = {
-    **{part.__name__: part for part in (above, reached, mean, seeds, left, slower)},
-    **{part.__name__: part for part in (contents, natural, shaped, size, normalisation, clock, physics, model)},
+    **{part.__name__: part for part in (above, reached, mean, seeds, twentieth, full, left, slower)},
+    **{part.__name__: part for part in (contents, natural, shaped, size, normalisation, clock, physics, soak, model)},
 }
 
 

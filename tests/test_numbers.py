@@ -287,11 +287,6 @@ class TestPaper:
     def test_a_twentieth_of_the_steps(self, runs: list[Record]) -> None:
         found = aggregate(grid(runs), "cv")
         assert found is not None
-        says(
-            "docs/results.md",
-            "above ES with probability",
-            [found.improvement.value, found.improvement.low, found.improvement.high],
-        )
         assert (found.tasks, len(runs)) == (16, 420)
 
     def test_the_papers_page_on_cv_and_es(self, runs: list[Record]) -> None:
@@ -340,11 +335,6 @@ class TestPaper:
         batches = points.reshape(100, 5, -1)
         cosines = np.einsum("bid,bjd->bij", batches, batches)[:, *np.triu_indices(5, 1)]
         says("results/paper/README.md", "batch have a mean cosine of", [float(cosines.mean()), policy.dim])
-
-    def test_the_full_budget(self) -> None:
-        full = grid(read_group(RESULTS / "paper/paper-large-start-1"))["swimmer"]
-        cv, es = (mean_std([run.return_sampled for run in full[name]]) for name in ("cv", "es"))
-        says("docs/results.md", "CV ties with ES on swimmer (", [cv.mean, cv.std, es.mean, es.std])
 
     def test_how_a_policy_starts(self, runs: list[Record]) -> None:
         small = spread("initial-policy/halfcheetah-paper-es-small-1000000-?")
