@@ -59,7 +59,7 @@ def measured(name: str) -> bool:
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for name in sys.argv[2:] or zoo.names():
         result, path, began = quell.load(f"zoo:{name}"), folder / f"{name}.gif", time.perf_counter()
         film(result, path, size=SIZE, seconds=SECONDS)

@@ -121,6 +121,7 @@ SHORT = {
         ".",
     ],
     "benchmarks/cluster.py": ["--rounds", "1", "--widths", "1"],
+    "benchmarks/films.py": ["swimmer"],
     "benchmarks/flat.py": ["inverted-pendulum", "--methods", "natural-cv", "--seeds", "100", "--steps", "2000"],
     "benchmarks/normalisation.py": ["--tasks", "swimmer", "--pairs", "2", "--iterations", "20"],
     "benchmarks/same_bits.py": ["--methods", "es", "--tasks", "swimmer", "--no-ray"],
@@ -142,9 +143,9 @@ def test_benchmarks_run(words: list[str], tmp_path: Path) -> None:
 
 
 def test_no_script_is_forgotten() -> None:
-    """Those of examples/ run in tests/examples; test_docs.py compares what docs/make_metrics.py writes."""
+    """Those of examples/ run in tests/examples; what those of docs/ write is compared with what is there."""
     for script, *_ in said("python"):
-        assert script in SHORT or script.startswith(("examples/", "docs/make_metrics.py", "-m", "-P")), script
+        assert script in SHORT or script.startswith(("examples/", "docs/make_", "-m", "-P")), script
 
 
 BASH = [text for page in PAGES for language, text in blocks(page) if language == "bash"]
