@@ -21,6 +21,7 @@ Scores = Mapping[str, ArrayLike]
 LEVEL = 0.05
 """Of the rank test behind a verdict."""
 UNRESOLVED = "cannot be distinguished"
+TOO_FEW = "too few seeds"
 POWER = (
     "With five seeds against five the rank test finds a difference of one standard deviation of the seeds in 21% of "
     "comparisons, of two in 68% and of three in 95%: methods that cannot be distinguished may well differ."
@@ -202,10 +203,10 @@ def verdict(x: ArrayLike, y: ArrayLike) -> tuple[Interval | None, str]:
     """
     a, b = _seeds(x), _seeds(y)
     if min(len(a), len(b)) < 2:
-        return None, "too few seeds"
+        return None, TOO_FEW
     chance = probability_of_improvement({"": a}, {"": b})
     if 2 / math.comb(len(a) + len(b), len(a)) > LEVEL:
-        return chance, "too few seeds"
+        return chance, TOO_FEW
     if rank_test(a, b) > LEVEL:
         return chance, UNRESOLVED
     return chance, "above" if chance.value > 0.5 else "below"

@@ -236,7 +236,7 @@ def test_hostile_names_do_nothing_in_the_browser(window: Browser, tmp_path: Path
     facts = json.loads(path.read_text())
     facts["config"]["task"] = EVIL
     path.write_text(json.dumps(facts))
-    page = build([tmp_path], title=EVIL, labels=LABELS, tables=html_tables)
+    page = build([tmp_path], title=EVIL, order=tuple(LABELS), tables=html_tables)
     (tmp_path / "report.html").write_text(page)
     window.messages.clear()
     window.open(tmp_path / "report.html")

@@ -12,6 +12,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
@@ -51,7 +52,7 @@ def test_a_results_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "<strong>205 ± 7.1</strong><small>237 ± 33</small>" in text
     data = data_of(text)
     assert [method["name"] for method in data["methods"][0]] == ["es", "cv", "pg"]
-    assert [task["title"] for task in data["tasks"]] == ["Swimmer", "HalfCheetah"]
+    assert [task["title"] for task in data["tasks"]] == ["swimmer", "halfcheetah"], "as on the command line"
     assert [run["seed"] for run in data["series"][0]["runs"]] == [0, 1]
 
 
@@ -72,7 +73,7 @@ def test_the_variance_is_the_one_that_the_run_said(tmp_path: Path) -> None:
     run.write(tmp_path / "a.json")
     made_up("swimmer", "cv", 1, 100.0).write(tmp_path / "b.json")
     sources = gather([tmp_path])
-    cells = [row for _, row in content.run_rows(sources, all_series(sources), {})]
+    cells = [row["cells"] for row in content.run_rows(sources, all_series(sources), Path("report.html"))]
     assert [row[-2] for row in cells] == ["3.8e-06", "–"]
 
 
@@ -204,6 +205,51 @@ def test_no_verdict_between_budgets_or_before_the_end(tmp_path: Path) -> None:
     assert rows["ES"]["runs"] == "5 seeds, 8e4, 5 ended early"
 
 
+@pytest.mark.parametrize(
+    ("runs", "why"),
+    [
+        ([("cv", 3, 40_000)], "there is no run of ES, so CV is compared with nothing."),
+        ([("cv", 3, 40_000), ("es", 2, 40_000)], "CV and ES have too few seeds for a verdict; it takes"),
+        ([("cv", 5, 80_000), ("es", 5, 80_000)], "CV or ES has not spent its budget of steps yet"),
+        ([("cv", 5, 40_000), ("es", 5, 80_000)], "CV and ES were trained for different numbers of steps"),
+    ],
+)
+def test_the_page_says_why_two_methods_are_not_compared(
+    runs: list[tuple[str, int, int]], why: str, tmp_path: Path
+) -> None:
+    found = [made_up("swimmer", m, seed, 9.0 + seed, steps=steps) for m, count, steps in runs for seed in range(count)]
+    for run in found:
+        run.write(tmp_path / f"{run.name}-{run.config.seed}.json")
+    (group,) = headline_of(tmp_path)
+    assert len(group["sentences"]) == 1
+    assert group["sentences"][0].startswith(f"swimmer: {why}")
+
+
+def test_seeds_and_sweeps_are_listed(tmp_path: Path) -> None:
+    seeds_of("es", POOR, tmp_path / "runs")
+    for rate in (0.1, 0.3):
+        for seed in (0, 7):
+            run = replace(made_up("swimmer", "cv", seed, 1.0), label=f"step.lr={rate}")
+            run.write(tmp_path / f"runs/sweeps/rates/records/{rate}-{seed}.json")
+    listed = {group["name"]: group["contents"] for group in headline_of(tmp_path / "runs")}
+    assert listed["runs"] == ["swimmer, ES: seeds 0 to 4, 4e4 steps"]
+    assert [line.partition(":")[2] for line in listed["rates"]] == [" seeds 0, 7, 4e4 steps"] * 2
+
+
+def test_a_run_leads_to_its_folder_and_film(tmp_path: Path) -> None:
+    """From where the page lies; and nothing in a name makes another address of it."""
+    small: dict[str, Any] = {"horizon": 10, "pairs": 1, "batch_steps": 0, "steps": 20, "eval_episodes": 1, "workers": 1}
+    run = quell.train("lqr-302", method="es", out=tmp_path / 'javascript:a"b', name="a", progress=False, **small)
+    (run.path / "film.gif").write_bytes(b"GIF89a")
+    page = build([tmp_path], title="one", out=tmp_path / "pages/report.html")
+    links = re.findall(r'<a href="([^"#]+)" title=', page)
+    where = [(tmp_path / "pages" / unquote(link)).resolve() for link in links]
+    assert where == [run.path.resolve(), run.path.resolve() / "film.gif"]
+    assert all(link.startswith("../javascript%3Aa%22b/") for link in links)
+    beside = build([tmp_path], title="one", out=tmp_path / "report.html")
+    assert re.findall(r'<a href="([^"#]+)" title=', beside)[0].startswith("javascript%3Aa")
+
+
 GOOD, POOR = (200.0, 210.0, 220.0, 230.0, 240.0), (100.0, 102.0, 104.0, 106.0, 108.0)
 
 
@@ -273,18 +319,18 @@ def test_a_single_run_does_not_take_the_rivals_place(tmp_path: Path) -> None:
     short.write(tmp_path / "short.json")
     found = gather([tmp_path])
     found.groups = {"all": [run for _, run in found.runs]}
-    (group,) = content.headline(found, all_series(found), {})
+    (group,) = content.headline(found, all_series(found), ())
     assert {row["name"]: row["verdict"] for row in group["cards"][0]["rows"]}["CV"] == "above ES"
 
 
 def test_the_papers_tables_are_for_the_papers_runs(tmp_path: Path) -> None:
     """Beside the paper's numbers stand those of `quell paper`, not anybody's seeds."""
     seeds_of("es", POOR, tmp_path / "runs")
-    page = build([tmp_path / "runs"], title="mine", labels=LABELS, tables=html_tables)
+    page = build([tmp_path / "runs"], title="mine", order=tuple(LABELS), tables=html_tables)
     assert "Beside the paper" not in page
     assert "No runs yet on" not in page
     small_group(tmp_path / "results")
-    assert "Beside the paper" in build([tmp_path / "results"], title="paper", labels=LABELS, tables=html_tables)
+    assert "Beside the paper" in build([tmp_path / "results"], title="paper", order=tuple(LABELS), tables=html_tables)
 
 
 @pytest.mark.usefixtures("jobs_in_process")
@@ -305,7 +351,7 @@ def test_the_page_agrees_with_the_table_of_seeds(tmp_path: Path, capsys: pytest.
 
 def headline_of(*folders: Path) -> list[dict[str, Any]]:
     sources = gather(folders)
-    return content.headline(sources, all_series(sources), {})
+    return content.headline(sources, all_series(sources), ())
 
 
 def test_films_have_a_poster(tmp_path: Path) -> None:
@@ -334,7 +380,7 @@ def test_no_name_becomes_code(tmp_path: Path) -> None:
     (group / "records/evil.json").write_text(json.dumps(facts))
     measured = {"task": EVIL, "at": EVIL, "label": EVIL, "rows": [{"name": EVIL, "ratio": {"value": 1}}]}
     (tmp_path / "measured.json").write_text(json.dumps(measured))
-    page = build([tmp_path], title=EVIL, videos=[film], labels=LABELS, tables=html_tables)
+    page = build([tmp_path], title=EVIL, videos=[film], order=tuple(LABELS), tables=html_tables)
     assert "<img src=x" not in page
     assert "alert(1)</script>" not in page
     assert page.count("<script") == page.count("</script>") == 2

@@ -39,7 +39,15 @@ def main(arguments: list[str]) -> int:
     check_videos(parsed.video)
     check_file(parsed.out, "out")
     run = next(filter(None, map(standing, run_folders(*parsed.paths))), None)
-    page = build(parsed.paths, title=parsed.title, videos=parsed.video, labels=LABELS, tables=html_tables, newest=run)
+    page = build(
+        parsed.paths,
+        title=parsed.title,
+        videos=parsed.video,
+        order=tuple(LABELS),
+        tables=html_tables,
+        newest=run,
+        out=parsed.out,
+    )
     length = write(parsed.out, page)
     tell(f"{parsed.out} ({size(length)})" + (f"; the newest run: {run.path}" if run else ""))
     return 0

@@ -25,32 +25,33 @@ def build(
     *,
     title: str,
     videos: Sequence[Path] = (),
-    labels: content.Labels | None = None,
+    order: content.Order = (),
+    out: Path = Path("report.html"),
     tables: TableMaker | None = None,
     newest: Standing | None = None,
 ) -> str:
-    """The page as text; `labels` name its tasks, and `tables` makes tables of the results folders among the paths.
+    """The page as text; `tables` makes tables of the results folders among the paths.
 
-    `newest` is the run to name first, if there is one.
+    `newest` is the run to name first, if there is one; links to runs lead from where the page will lie (`out`).
     """
     require("report", "`quell report`")
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
-    sources, labels = gather(paths), labels or {}
+    sources = gather(paths)
     series = all_series(sources)
     page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     page.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":"), "allow_nan": False}
     return page.from_string(_asset("page.html")).render(
         title=title,
-        newest=content.sentence(newest, labels) if newest else "",
+        newest=content.sentence(newest) if newest else "",
         style=Markup(_asset("style.css")),
         script=Markup("\n".join(map(_asset, SCRIPTS))),
-        data=content.chart_data(sources, series, labels, newest),
-        headline=content.headline(sources, series, labels),
+        data=content.chart_data(sources, series, order, newest),
+        headline=content.headline(sources, series, order),
         power=POWER,
         tables=[(heading, Markup(html)) for heading, html in tables(sources.campaigns)] if tables else [],
-        runs=content.run_rows(sources, series, labels),
+        runs=content.run_rows(sources, series, out),
         settings=content.settings(sources, series),
         videos=[_video(path) for path in videos],
     )

@@ -1,29 +1,40 @@
 """From runs to what the page shows: data for its script, its headline, and lines of its tables."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 
 from quell.config import flatten
 from quell.figures.style import BLACK, LOOKS, variants
 from quell.presets import title
-from quell.report.series import Series, against, setting_text, told_apart
+from quell.report.series import NO_RIVAL, NOT_FINISHED, OTHER_BUDGET, Series, against, setting_text, told_apart
 from quell.report.sources import Sources
 from quell.runs.find import Standing
 from quell.runs.record import NO_REWARD
-from quell.stats import UNRESOLVED
+from quell.stats import TOO_FEW, UNRESOLVED
 from quell.terminal import numbers
 
 DASHES = {"-": "", "--": "7 3", "-.": "8 3 2 3", ":": "2 3"}
 CURVE = ("steps", "return", "ratio", "mean_action", "evaluation")
 
-Labels = Mapping[str, str]
-"""Name of a task -> what the page calls it, in the order of the page; others come after, by their own names."""
+Order = Sequence[str]
+"""Names of tasks as they come on the page; others come after, in alphabetical order."""
 Card = dict[str, Any]
+FILMS = (".mp4", ".webm", ".gif")
+WHY_NOT = {
+    OTHER_BUDGET: "{} and ES were trained for different numbers of steps, so they are not compared.",
+    NOT_FINISHED: "{} or ES has not spent its budget of steps yet, so they are not compared.",
+    TOO_FEW: "{} and ES have too few seeds for a verdict; it takes four against four, or three against five.",
+    NO_RIVAL: "there is no run of ES, so {} is compared with nothing.",
+}
+"""What stands in place of a verdict -> the sentence that says why."""
 
 
-def chart_data(sources: Sources, series: Sequence[Series], labels: Labels, newest: Standing | None) -> dict[str, Any]:
+def chart_data(sources: Sources, series: Sequence[Series], order: Order, newest: Standing | None) -> dict[str, Any]:
     """What the script draws; it starts with the group of the newest run, or the first."""
     groups, shown = list(sources.groups), []
     own = [group for group, run in sources.runs if newest and run.config == newest.config]
@@ -32,11 +43,12 @@ def chart_data(sources: Sources, series: Sequence[Series], labels: Labels, newes
         shown.append({"group": groups.index(one.group), "task": one.task, "method": one.method, "runs": runs})
     return {
         "groups": groups,
+        "sizes": [len(runs) for runs in sources.groups.values()],
         "start": groups.index(own[0]) if own else 0,
-        "tasks": [{"name": name, "title": labels.get(name, name)} for name in _tasks(series, labels)],
+        "tasks": [{"name": name, "title": name} for name in _tasks(series, order)],
         "methods": [_methods([one for one in series if one.group == group]) for group in groups],
         "series": shown,
-        "variance": _variances(sources.measurements, labels),
+        "variance": _variances(sources.measurements),
     }
 
 
@@ -45,7 +57,7 @@ def _known(curve: Mapping[str, Sequence[float | None]]) -> dict[str, Sequence[fl
     return {name: curve[name] for name in CURVE if name == "steps" or any(value is not None for value in curve[name])}
 
 
-def headline(sources: Sources, series: Sequence[Series], labels: Labels) -> list[Card]:
+def headline(sources: Sources, series: Sequence[Series], order: Order) -> list[Card]:
     """Per group: a sentence for each method that meets ES, and a card per task with intervals and verdicts."""
     found = []
     for number, group in enumerate(sources.groups):
@@ -53,26 +65,37 @@ def headline(sources: Sources, series: Sequence[Series], labels: Labels) -> list
         looks = {method["name"]: method for method in _methods(own)}
         tallies: dict[str, dict[str, str]] = {}
         cards = []
-        for task in _tasks(own, labels):
+        for task in _tasks(own, order):
             rivals = [one for one in own if one.task == task]
-            cards.append({"title": labels.get(task, task), "rows": _rows(rivals, looks, tallies)})
-        sentences = [one for name, said in tallies.items() for one in _sentences(title(name), said, labels)]
-        found.append({"group": number, "name": group, "sentences": sentences, "cards": cards})
+            cards.append({"title": task, "rows": _rows(rivals, looks, tallies)})
+        sentences = [one for name, said in tallies.items() for one in _sentences(title(name), said)]
+        contents = [_contents(one) for one in own]
+        found.append({"group": number, "name": group, "sentences": sentences, "cards": cards, "contents": contents})
     return found
 
 
-def run_rows(sources: Sources, series: Sequence[Series], labels: Labels) -> list[tuple[int, list[str]]]:
-    """(group, cells), one line per run."""
+def run_rows(sources: Sources, series: Sequence[Series], page: Path) -> list[Card]:
+    """One line per run: its group, its cells, and where its folder and its films lie, as seen from the page."""
     groups, rows = list(sources.groups), []
     for one in series:
         for run in one.runs:
-            who = [labels.get(one.task, one.task), title(one.method), str(run.config.seed)]
             known = run.final["mean_action"], run.final["sampled"], run.untrained
             scores = [numbers.score(float(np.mean(values))) if values else "–" for values in known]
             scores[0] += f" {NO_REWARD}" if run.flat else ""
             variance = "–" if run.variance is None else f"{run.variance:.2g}"
-            rows.append((groups.index(one.group), [*who, *scores, variance, numbers.steps(one.steps)]))
+            cells = [one.task, title(one.method), str(run.config.seed), *scores, variance, numbers.steps(one.steps)]
+            links = _links(sources.folders.get(id(run)), page)
+            rows.append({"group": groups.index(one.group), "cells": cells, "links": links})
     return rows
+
+
+def _links(folder: Path | None, page: Path) -> list[dict[str, str]]:
+    """To a run's folder and the films that lie in it; a colon in a name makes no other kind of address of them."""
+    if folder is None:
+        return []
+    films = sorted(path for path in folder.iterdir() if path.suffix in FILMS and path.is_file())
+    shown = [("folder", folder), *((path.name, path) for path in films)]
+    return [{"name": name, "to": quote(os.path.relpath(path, page.parent)), "title": str(path)} for name, path in shown]
 
 
 def settings(sources: Sources, series: Sequence[Series]) -> list[tuple[int, str, list[tuple[str, str]]]]:
@@ -84,16 +107,16 @@ def settings(sources: Sources, series: Sequence[Series]) -> list[tuple[int, str,
     return [(groups.index(group), title(method), _settings(own)) for (group, method), own in several.items()]
 
 
-def sentence(run: Standing, labels: Labels) -> str:
+def sentence(run: Standing) -> str:
     """A run in a line."""
     reached = "not evaluated yet" if run.score is None else f"return {numbers.score(run.score)} (mean action)"
-    who = f"{labels.get(run.config.task, run.config.task)}, {title(run.config.combination)}, seed {run.config.seed}"
+    who = f"{run.config.task}, {title(run.config.combination)}, seed {run.config.seed}"
     return f"{who}: {reached} after {run.steps:,} steps, {run.state} ({run.path})"
 
 
-def _tasks(series: Sequence[Series], labels: Labels) -> list[str]:
+def _tasks(series: Sequence[Series], order: Order) -> list[str]:
     names = {one.task for one in series}
-    return [name for name in labels if name in names] + sorted(names - labels.keys())
+    return [name for name in order if name in names] + sorted(names - set(order))
 
 
 def _rows(rivals: Sequence[Series], looks: Mapping[str, Card], tallies: dict[str, dict[str, str]]) -> list[Card]:
@@ -113,25 +136,34 @@ def _rows(rivals: Sequence[Series], looks: Mapping[str, Card], tallies: dict[str
         row["runs"] += f", {one.unfinished} ended early" if one.unfinished else ""
         row["value"], *ends = (numbers.score(value) for value in (interval.value, interval.low, interval.high))
         row["interval"] = f"[{', '.join(ends)}]" if len(one.scores) > 1 else ""
-        row |= {"verdict": f"{said} ES" if said in ("above", "below") else said, "kind": said.partition(" ")[0]}
+        shown = {"above": "above ES", "below": "below ES", NO_RIVAL: ""}.get(said, said)
+        row |= {"verdict": shown, "kind": said.partition(" ")[0]}
         row["chance"] = f"P {chance:.2f}" if chance else ""
         rows.append(row)
     return rows
 
 
-def _sentences(name: str, said: Mapping[str, str], labels: Labels) -> Iterator[str]:
-    """What is said of a method on its tasks, and on which it cannot be compared."""
-    if compared := [words for words in said.values() if words != "other budget"]:
+def _contents(series: Series) -> str:
+    """A series in a line: what was trained, with which seeds, how long."""
+    seeds = sorted(run.config.seed for run in series.runs)
+    together = len(seeds) > 2 and seeds == list(range(seeds[0], seeds[-1] + 1))
+    told = f"{seeds[0]} to {seeds[-1]}" if together else ", ".join(map(str, seeds))
+    which = f"seed{'s' * (len(seeds) > 1)} {told}"
+    return f"{series.task}, {title(series.method)}: {which}, {numbers.steps(series.steps)} steps"
+
+
+def _sentences(name: str, said: Mapping[str, str]) -> Iterator[str]:
+    """What is said of a method on its tasks, and on which it cannot be compared, and why."""
+    if compared := [words for words in said.values() if words not in WHY_NOT]:
         yield f"{name} against ES: {_tally(compared)}"
-    if apart := [labels.get(task, task) for task, words in said.items() if words == "other budget"]:
-        where = ", ".join(apart)
-        yield f"{where}: {name} and ES were trained for different numbers of steps, so they are not compared."
+    for words, why in WHY_NOT.items():
+        if apart := ", ".join(task for task, own in said.items() if own == words):
+            yield f"{apart}: {why.format(name)}"
 
 
 def _tally(said: Sequence[str]) -> str:
     """ "above on 7 tasks, cannot be distinguished on 2"."""
-    kinds = ("above", "below", UNRESOLVED, "too few seeds", "not finished")
-    times = {kind: said.count(kind) for kind in kinds if kind in said}
+    times = {kind: said.count(kind) for kind in ("above", "below", UNRESOLVED) if kind in said}
     return ", ".join(f"{kind} on {count} task{'s' * (count != 1)}" for kind, count in times.items()) + "."
 
 
@@ -161,12 +193,12 @@ def _methods(series: Sequence[Series]) -> list[dict[str, str]]:
     ]
 
 
-def _variances(measurements: Sequence[dict[str, Any]], labels: Labels) -> list[dict[str, Any]]:
+def _variances(measurements: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Every measurement's ratios to ES with their intervals, under a title that no other has."""
     same: dict[str, list[dict[str, Any]]] = {}
     for one in measurements:
         policy = "untrained" if one["at"] == "init" else "trained"
-        same.setdefault(f"{labels.get(one['task'], one['task'])}, {policy}", []).append(one)
+        same.setdefault(f"{one['task']}, {policy}", []).append(one)
     found = []
     for name, own in same.items():
         differing = told_apart([_facts(one) for one in own])

@@ -15,6 +15,8 @@ from quell.runs.record import Record
 from quell.stats import Interval, t_interval, verdict
 from quell.terminal import numbers
 
+NO_RIVAL, OTHER_BUDGET, NOT_FINISHED = "no ES", "other budget", "not finished"
+"""Why a series is not compared with ES."""
 SHOWN = 3
 """Settings that a label spells out; the rest are counted."""
 
@@ -99,14 +101,16 @@ def against(series: Series, rivals: Sequence[Series]) -> tuple[Interval | None, 
     The rival is the plain ES of the same budget that has most seeds, of several the best.
     """
     plain = [one for one in rivals if one.plain and one.scores]
-    if not plain or series.plain or not series.scores:
+    if series.plain or not series.scores:
         return None, ""
+    if not plain:
+        return None, NO_RIVAL
     plain = [one for one in plain if one.steps == series.steps]
     if not plain:
-        return None, "other budget"
+        return None, OTHER_BUDGET
     plain = [one for one in plain if not one.unfinished]
     if series.unfinished or not plain:
-        return None, "not finished"
+        return None, NOT_FINISHED
     return verdict(series.scores, max((one.scores for one in plain), key=lambda scores: (len(scores), np.mean(scores))))
 
 

@@ -22,6 +22,8 @@ class Sources:
     campaigns: dict[Path, list[Record]] = field(default_factory=dict)
     """Results folder of a campaign -> its records, which are in the groups too."""
     measurements: list[dict[str, Any]] = field(default_factory=list)
+    folders: dict[int, Path] = field(default_factory=dict)
+    """id() of a run of the groups -> the folder that it left behind, where that is among what was given."""
 
     @property
     def runs(self) -> Iterator[tuple[str, Record]]:
@@ -50,8 +52,13 @@ def gather(paths: Iterable[Path]) -> Sources:
 def _arrange(sources: Sources) -> None:
     """Every results folder is a group. But one that has a single method on a single task, as `--seeds` makes for every
     method, has nothing to be compared with in itself: those are one group, with the run folders."""
-    recorded = [run.config for runs in sources.campaigns.values() for run in runs]
-    own = [run for run in sources.groups.pop(OWN, []) if run.config not in recorded]  # they hold what records say
+    own = []
+    for run in sources.groups.pop(OWN, []):
+        told = (one for runs in sources.campaigns.values() for one in runs if one.config == run.config)
+        if record := next(told, None):  # it holds what the record says
+            sources.folders.setdefault(id(record), sources.folders[id(run)])
+        else:
+            own.append(run)
     several, others = {}, sources.groups
     for folder, runs in sources.campaigns.items():
         if len({(run.config.task, run.name) for run in runs}) > 1:
@@ -72,7 +79,9 @@ def _take_file(file: Path, sources: Sources) -> None:
     """Add what a file holds, if it is something we know."""
     try:
         if file.name == "config.json":
-            sources.groups.setdefault(OWN, []).append(from_folder(Run.open(file.parent)))
+            run = from_folder(Run.open(file.parent))
+            sources.groups.setdefault(OWN, []).append(run)
+            sources.folders[id(run)] = file.parent
         elif file.name == archive.PACKED:
             for name, facts in archive.read_packed(file):
                 _take(name, facts, file.parent, file.parent, sources)

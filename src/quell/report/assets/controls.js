@@ -59,7 +59,7 @@ function choose(group) {
 }
 
 function startCurves() {
-  DATA.groups.forEach((name, i) => element("option", { value: i }, byId("group"), name));
+  DATA.groups.forEach((name, i) => element("option", { value: i }, byId("group"), `${name} (${DATA.sizes[i]} run${DATA.sizes[i] === 1 ? "" : "s"})`));
   byId("group").parentElement.hidden = DATA.groups.length < 2;
   byId("group").addEventListener("change", (event) => choose(Number(event.target.value)));
   byId("metric").addEventListener("change", (event) => ((choice.metric = event.target.value), show()));
