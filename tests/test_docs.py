@@ -130,7 +130,7 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("quell.commands.train.read", lambda file, given: {"task": "swimmer"})
     monkeypatch.setattr("quell.commands.resume.resume", understood)
     monkeypatch.setattr("quell.campaign.runner.Runner.run", understood)
-    monkeypatch.setattr("quell.commands.sweep.check_out", lambda folder: folder)
+    monkeypatch.setattr("quell.campaign.here.check_out", lambda folder: folder)
     monkeypatch.setattr("quell.commands.resume.find_run", Path)
     monkeypatch.setattr("quell.commands.resume.Run.open", lambda path: SomeRun())
     monkeypatch.setattr("quell.tasks.trusted", lambda name, horizon: quell.tasks.get("swimmer"))

@@ -76,18 +76,18 @@ def test_python_errors_speak_python() -> None:
         assert f"{name}={value!r}`" in str(refused.value)
         assert "--" not in str(refused.value)
     with pytest.raises(UsageError, match=r"reads no setting 'pair' \(did you mean 'pairs'\?\)"):
-        quell.train("lqr", pair=3)  # type: ignore[call-arg]
+        quell.train("lqr", pair=3)  # type: ignore[call-overload]
     with pytest.raises(UsageError, match=r"reads no setting 'worker' \(did you mean 'workers'\?\)"):
-        quell.train("lqr", worker=3)  # type: ignore[call-arg]
+        quell.train("lqr", worker=3)  # type: ignore[call-overload]
 
 
 def test_a_refusal_lists_all_that_is_read() -> None:
     with pytest.raises(UsageError) as refused:
-        quell.train("lqr", nonsense=3)  # type: ignore[call-arg]
+        quell.train("lqr", nonsense=3)  # type: ignore[call-overload]
     listed = str(refused.value).partition("it reads: ")[2].split(", ")
     assert {"steps", "seed", "pairs", "workers", "log", "callbacks", "directions.sigma"} <= set(listed)
     with pytest.raises(UsageError, match="what other libraries call so is 'callbacks' here"):
-        quell.train("lqr", callback=None)  # type: ignore[call-arg]
+        quell.train("lqr", callback=None)  # type: ignore[call-overload]
     known = {*flatten(make_config("lqr", "es")), *KEYWORDS, *Settings.__annotations__, "jobs", "episodes", "config"}
     assert {name for names in ELSEWHERE.values() for name in names} <= known | {"trials", "seeds"}
     assert not {*ELSEWHERE} & {*Settings.__annotations__}, "what is a word of ours is answered by itself"
@@ -106,7 +106,7 @@ def test_words_of_other_libraries_are_answered(word: str, capsys: pytest.Capture
     assert "it reads" not in said
     assert len(said) < 220
     with pytest.raises(UsageError) as refused:
-        quell.train("CartPole-v1", **{word: 1})  # type: ignore[arg-type]
+        quell.train("CartPole-v1", **{word: 1})  # type: ignore[call-overload]
     assert "it reads" not in str(refused.value)
     assert "--" not in str(refused.value)
 

@@ -22,7 +22,7 @@ from pages import PAGES, PROGRAMS, ROOT, blocks, lines
 import quell
 from quell import cli
 
-LANGUAGES = {"python", "bash", "text"}
+LANGUAGES = {"python", "bash", "text", "toml"}
 LONG = {"variance", "paper", "benchmark", "tune", "sweep", "doctor"}
 """Commands that measure or train for long: tiny versions are among the slow tests."""
 LONG_FLAGS = {"--video", "--seeds"}
@@ -68,7 +68,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def tiny_variance(task: Any, **settings: Any) -> Any:
         return variance(task, **{**settings, "pairs": 10, "warmup": 5, "workers": 1, "settings": {"horizon": 10}})
 
-    monkeypatch.setattr("quell.api.train", tiny_train)
+    monkeypatch.setattr("quell.front.train", tiny_train)
     monkeypatch.setattr("quell.api.resume", tiny_resume)
     monkeypatch.setattr("quell.measure.variance", tiny_variance)
     monkeypatch.setattr("quell.api.evaluate", lambda run, **_: evaluate(run, episodes=2, workers=1))
@@ -107,7 +107,10 @@ def tiny(words: list[str]) -> list[str]:
 def prepare(words: list[str], folder: Path) -> None:
     """Make the run that a command is about."""
     for word in words:
-        if word.startswith(("results", "runs/seeds", "runs/sweeps")):
+        if word.endswith(".toml"):
+            (folder / word).parent.mkdir(parents=True, exist_ok=True)
+            (folder / word).write_text('task = "hopper"\nmethod = "es"\n')
+        elif word.startswith(("results", "runs/seeds", "runs/sweeps")):
             small_group(folder / word)
         elif match := re.fullmatch(r"runs/([\w-]+)", word):
             if not (folder / word).exists():

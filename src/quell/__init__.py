@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 from quell.threads import settle
 
 if TYPE_CHECKING:
-    from quell.api import Result, evaluate, load, resume, train
+    from quell.api import Result, evaluate, load, resume
     from quell.errors import QuellError, UsageError
     from quell.estimate import Estimate, Estimator, Needs, Problem, Rows
     from quell.estimate.control_variate import ControlVariate
     from quell.estimate.es import Es
     from quell.estimate.policy_gradient import PolicyGradient
+    from quell.front import sweep, train
     from quell.measure import variance
     from quell.perturb import Directions, Draw
     from quell.policy import CategoricalPolicy, DeterministicPolicy, GaussianPolicy, Policy
@@ -40,7 +41,8 @@ __version__ = "0.1.0"
 _ROOMS = ("estimate", "figures", "perturb", "policy", "stats", "tasks", "theory", "update")
 _MODULES = {name: f"quell.{name}" for name in _ROOMS} | {"metrics": "quell.runs.metrics"}
 _HOMES = {
-    "quell.api": "Result evaluate load resume train",
+    "quell.api": "Result evaluate load resume",
+    "quell.front": "sweep train",
     "quell.errors": "QuellError UsageError",
     "quell.estimate": "Estimate Estimator Needs Problem Rows",
     "quell.estimate.control_variate": "ControlVariate",
@@ -62,7 +64,8 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names.spli
 __all__ = ["Batch", "Callback", "CategoricalPolicy", "Context", "ControlVariate", "Cpu", "DeterministicPolicy"]
 __all__ += ["Directions", "Draw", "Engine", "Episodes", "Estimate", "Estimator", "GaussianPolicy", "Needs", "Pair"]
 __all__ += ["Es", "Policy", "PolicyGradient", "Problem", "QuellError", "Ray", "Result", "Rollouts", "Rows", "Step"]
-__all__ += ["TrainedPolicy", "Trajectories", "UsageError", "evaluate", "load", "resume", "task", "train", "variance"]
+__all__ += ["TrainedPolicy", "Trajectories", "UsageError", "evaluate", "load", "resume", "sweep", "task"]
+__all__ += ["train", "variance"]
 
 
 settle()

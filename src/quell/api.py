@@ -1,4 +1,4 @@
-"""The library's front door: train, resume, load, evaluate."""
+"""One run: start, resume, load, evaluate. What begins runs from Python is `quell.front`."""
 
 import dataclasses
 import math
@@ -15,7 +15,6 @@ from quell.keys import Stream
 from quell.keywords import Settings
 from quell.perturb import Unperturbed
 from quell.policy import PolicySettings
-from quell.presets import instead
 from quell.rollout import Compute, precision
 from quell.runs.checkpoint import load_newest
 from quell.runs.find import newest
@@ -105,39 +104,17 @@ class Result:
         return float([math.nan, *known(self.history, metric)][-1])
 
 
-def train(
-    task: str | Any = None,
-    *,
-    method: str | None = None,
-    preset: Preset | None = None,
-    config: Path | str | None = None,
-    workers: int | None = None,
-    engine: Compute | str | None = None,
-    out: Path | str = "runs",
-    name: str | None = None,
-    progress: bool = True,
-    callbacks: Callback | Callbacks | None = (),
-    log: str | Sequence[str] | None = (),
-    **settings: Unpack[Settings],
-) -> Result:
-    """Train a policy and return it with its history.
-
-    `task` is a name (`quell list tasks`), a Gymnasium environment, or a function that makes one. `settings` are those
-    of the command line: `steps=1_000_000, pairs=10, sigma=0.05`, nested ones as mappings or with their dots
-    (`**{"estimator.gamma": 0.99}`). Strategies are objects or names: `estimator=MyEstimator()`, `directions="qmc"`,
-    `step=optax.adam(0.01)`. `config` is a file with settings (TOML, or a run's config.json, which also name the task),
-    of which those that are given here take the place. Everything is written to `out/<task>/<method>/<seed>-<time>/`.
-    It runs on `workers` processes of this machine, or as `engine` says, such as `quell.Ray(workers=8)`. `callbacks`
-    look on and may stop it or change a rate, and `log="wandb"` (or "mlflow") tells a tracker.
-    """
-    root = registry.as_path("out", out).absolute()  # before any code of the user's, which may go elsewhere
-    asked: dict[str, Any] = {**settings}
-    written = {} if config is None else settings_file.read(config, given=asked.get("task_settings") or ())
+def planned(
+    task: str | Any, method: str | None, preset: Preset | None, file: Path | str | None, settings: Mapping[str, Any]
+) -> tuple[Config, Task | None]:
+    """The config that all of this comes to, and the task, where it is not one that its name stands for."""
+    asked = {**settings}
+    written = {} if file is None else settings_file.read(file, given=asked.get("task_settings") or ())
     task = written.pop("task", None) if task is None else task
     if task is None:
         raise UsageError("which task? quell.train('CartPole-v1'), or an environment, or a function that makes one")
     if method and any(name in written for name in STRATEGIES[1:]):
-        raise UsageError(f"`config={str(config)!r}` says which strategies to use: leave out `method={method!r}`")
+        raise UsageError(f"`config={str(file)!r}` says which strategies to use: leave out `method={method!r}`")
     method, preset = method or written.pop("method", None), preset or written.pop("preset", None) or "tuned"
     written = {name: value for name, value in written.items() if name not in settings_file.ALSO}
     asked = {**settings_file.without(written, asked), **asked}
@@ -145,10 +122,7 @@ def train(
     if isinstance(given, ForeignTask):
         asked["horizon"] = given.horizon  # whoever goes on with it need not say so again
     label = str(task) if given is None else given.name
-    made = make_config(label, method, preset, as_strategies(asked), given).validate()
-    looking: dict[str, Any] = {"progress": progress, "callbacks": callbacks, "log": log}
-    looking["note"] = instead(label) if progress and method is None else None
-    return start(made, compute=compute_for(engine, workers), out=root, name=name, task=given, **looking)
+    return make_config(label, method, preset, as_strategies(asked), given).validate(), given
 
 
 def compute_for(engine: Compute | str | None, workers: int | None) -> Compute:

@@ -32,7 +32,7 @@ STRATEGIES = ("policy", "directions", "estimator", "step")
 """The settings of a config that are strategies."""
 LONGEST_NAME = 200
 """Characters of a task's name."""
-KEYWORDS = ("method", "config", "engine", "workers", "out", "name", "progress", "callbacks", "log")
+KEYWORDS = ("method", "config", "engine", "workers", "out", "name", "progress", "callbacks", "log", "seeds")
 """What `quell.train` takes besides settings."""
 
 

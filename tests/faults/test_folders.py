@@ -29,7 +29,7 @@ CANARY = "import pathlib; pathlib.Path({path!r}).touch()\n"
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs")
     settings = {"steps": 3000, "checkpoint_every": 1, "progress": False, "workers": 1}
-    return quell.train("swimmer", method="es", horizon=100, out=out, name="x", **settings).path  # type: ignore[arg-type]
+    return quell.train("swimmer", method="es", horizon=100, out=out, name="x", **settings).path  # type: ignore[call-overload]
 
 
 @pytest.fixture

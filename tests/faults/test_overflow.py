@@ -68,7 +68,7 @@ def test_lqr_stops_and_says_so_instead_of_freezing(tmp_path: Path) -> None:
 
 def test_lqr_goes_on_with_a_clip(tmp_path: Path) -> None:
     settings = {"steps": 200_000, "max_norm": 1.0, "progress": False, "workers": 1}
-    result = quell.train("lqr", method="cv", preset="paper", out=tmp_path, **settings)  # type: ignore[arg-type]
+    result = quell.train("lqr", method="cv", preset="paper", out=tmp_path, **settings)  # type: ignore[call-overload]
     assert sum(row["trouble/skipped"] for row in result.history) == 0
     saved = checkpoint.load_newest(result.path / "checkpoints")
     assert saved is not None

@@ -87,7 +87,7 @@ def test_an_environment_may_talk_to_nobody(tmp_path: Path) -> None:
 
 def test_a_clock_that_is_set_back_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"steps": 600, "horizon": 20, "eval_episodes": 1, "workers": 1, "progress": False, "method": "es"}
-    whole = quell.train("lqr", out=tmp_path / "a", name="x", **{**settings, "steps": 1200})  # type: ignore[arg-type]
+    whole = quell.train("lqr", out=tmp_path / "a", name="x", **{**settings, "steps": 1200})  # type: ignore[call-overload]
     now = [2e9]
 
     def backwards() -> float:
@@ -95,7 +95,7 @@ def test_a_clock_that_is_set_back_changes_nothing(tmp_path: Path, monkeypatch: p
         return now[0]
 
     monkeypatch.setattr(time, "time", backwards)
-    run = quell.train("lqr", out=tmp_path / "b", name="x", **settings)  # type: ignore[arg-type]
+    run = quell.train("lqr", out=tmp_path / "b", name="x", **settings)  # type: ignore[call-overload]
     again = quell.resume(run.path, steps=1200, workers=1, progress=False)
     assert again.theta.tobytes() == whole.theta.tobytes()
     rows = list(quell.runs.Run(run.path).metrics())

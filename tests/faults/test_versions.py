@@ -31,7 +31,7 @@ def test_several_mistakes_are_told_at_once() -> None:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = {"horizon": 20, "steps": 400, "eval_episodes": 1, "workers": 1, "progress": False}
-    return quell.train("lqr", method="es", out=tmp_path_factory.mktemp("runs"), **settings).path  # type: ignore[arg-type]
+    return quell.train("lqr", method="es", out=tmp_path_factory.mktemp("runs"), **settings).path  # type: ignore[call-overload]
 
 
 def test_folders_say_which_schema_they_have(run: Path) -> None:

@@ -147,7 +147,7 @@ def test_settings_that_name_files_are_trusted_by_their_user_alone(
     made = tmp_path / "hopper.xml"
     made.write_bytes((folder_of("gymnasium") / "envs/mujoco/assets/hopper.xml").read_bytes())
     settings = {"xml_file": str(made)}
-    run = quell.train("gym:Hopper-v5", task_settings=settings, out=tmp_path, **small)  # type: ignore[arg-type]
+    run = quell.train("gym:Hopper-v5", task_settings=settings, out=tmp_path, **small)  # type: ignore[call-overload]
     words = ["variance", "gym:Hopper-v5", "--at", str(run.path), "--methods", "es", "--pairs", "4", "--warmup", "0"]
     assert cli.main(words) == 2
     assert "--trust-files" in capsys.readouterr().err

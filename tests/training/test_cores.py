@@ -82,7 +82,7 @@ def test_results_do_not_depend_on_the_cores_of_the_process(
 def test_the_threads_are_recorded_and_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, str(THREADS))
     settings = {"horizon": 20, "steps": 400, "eval_episodes": 1, "workers": 1, "progress": False}
-    run = quell.train("lqr", method="es", out=tmp_path, **settings).path  # type: ignore[arg-type]
+    run = quell.train("lqr", method="es", out=tmp_path, **settings).path  # type: ignore[call-overload]
     assert json.loads((run / "versions.json").read_text())["xla_threads"] == THREADS
     monkeypatch.setenv(VARIABLE, "16")
     with pytest.warns(UserWarning, match=rf"begun with XLA threads {THREADS} \(now 16\): results may differ"):

@@ -150,10 +150,10 @@ def test_own_coefficients_within_our_control_variate(tmp_path: Path) -> None:
 
 def test_own_settings_are_set_by_name_and_checked(tmp_path: Path) -> None:
     settings = {**SHORT, "out": tmp_path, "method": "es", "estimator": Halved()}
-    result = quell.train("lqr-302", factor=0.25, **settings)  # type: ignore[call-arg]
+    result = quell.train("lqr-302", factor=0.25, **settings)  # type: ignore[call-overload]
     assert json.loads((result.path / "config.json").read_text())["estimator"]["factor"] == 0.25
     with pytest.raises(UsageError, match=r"`estimator.factor=.*` must be greater than 0"):
-        quell.train("lqr-302", factor=-1.0, **settings)  # type: ignore[call-arg]
+        quell.train("lqr-302", factor=-1.0, **settings)  # type: ignore[call-overload]
     with pytest.raises(UsageError, match=r"no setting 'gamma'.*estimator.factor"):
         quell.train("lqr-302", gamma=0.9, **settings)
 

@@ -20,11 +20,14 @@ from quell.config import changed
 from quell.errors import QuellError, UsageError
 from quell.keys import Purpose, generator
 from quell.rollout import Compute, precision
-from quell.runs.folder import Run, folder_name, versions
+from quell.runs.folder import Run, versions
 from quell.runs.record import Record, thin, variance_ratio
 from quell.tasks import trusted
-from quell.training.callbacks import Callback
+from quell.tasks.base import Task
+from quell.training.callbacks import Callback, Callbacks
 from quell.training.loop import run_training
+from quell.training.methods import make_task
+from quell.training.state import TrainState
 
 PATIENCE = 120.0  # seconds to wait for the child of a killed runner to let go of the run folder
 
@@ -48,14 +51,25 @@ class Reporter(Callback):
             _say({"steps": row["steps"], "return": row["return/mean"]})
 
 
+def carry_out(job: Job, *, task: Task | None, compute: Compute, callbacks: Callbacks = ()) -> TrainState:
+    """Train, or continue where an earlier attempt was stopped; then write the record, unless it was stopped again."""
+    own = None if registry.is_own("policy", job.config.policy) else job.config.policy
+    with _folder(job, compute) as folder:
+        played = make_task(job.config, task)
+        state = run_training(job.config, folder, compute=compute, callbacks=callbacks, task=played)
+        if state.finished(job.config):
+            result = load(folder.path, env=task, policy=own, trust_files=True)
+            record_of(result, job.episodes, job.label).write(job.record)
+    return state
+
+
 def run(job: Job) -> int:
-    """Train, or continue where an earlier attempt was stopped; then write the record."""
+    """The job of this process; its exit code."""
     task = trusted(job.trust, horizon=job.config.horizon or 0) if job.trust else None
-    with _folder(job) as folder:
-        state = run_training(job.config, folder, compute=_one_process(job.engine), callbacks=[Reporter()], task=task)
-        if not state.finished(job.config):
-            return STOPPED
-        record_of(load(folder.path, env=task, trust_files=True), job.episodes, job.label).write(job.record)
+    state = carry_out(job, task=task, compute=_one_process(job.engine), callbacks=[Reporter()])
+    if not state.finished(job.config):
+        return STOPPED
+    folder = Run.open(job.folder)
     made_with = json.loads((folder.path / "versions.json").read_bytes())
     spent = sum(os.times()[:4])  # by this process and its workers, which have ended; in the last attempt alone
     times = {"seconds": state.seconds, "core_seconds": spent}
@@ -88,14 +102,13 @@ def _returns(result: Result, episodes: int, *, sample: bool = False) -> list[flo
     return [float(f"{value:.6g}") for value in returns]
 
 
-def _folder(job: Job) -> Run:
+def _folder(job: Job, compute: Compute) -> Run:
     """The run's folder, locked: a new one, or what an earlier attempt left."""
-    name = f"seed{job.config.seed}"
-    path = job.runs / folder_name(job.config.task) / job.config.method / name
+    path = job.folder
     if path.exists() and not (path / "config.json").exists():  # killed before it began
         shutil.rmtree(path)
     if not path.exists():
-        return Run.create(job.config, job.runs, name, precision(_one_process(job.engine)))
+        return Run.create(job.config, job.runs, path.name, precision(compute))
     folder = Run.open(path)
     _lock(folder)
     if differing := changed(folder.config, job.config):

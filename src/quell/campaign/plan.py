@@ -87,6 +87,11 @@ class Job:
         return f"{self.config.task} {method} {self.config.preset} seed {self.config.seed}"
 
     @property
+    def folder(self) -> Path:
+        """The run's."""
+        return self.runs / folder_name(self.config.task) / self.config.method / f"seed{self.config.seed}"
+
+    @property
     def done(self) -> bool:
         return archive.exists(self.record)
 

@@ -3,6 +3,8 @@
 Runs are told apart by what varies: a grid that grows later finds its earlier runs done.
 """
 
+from __future__ import annotations
+
 import itertools
 import math
 import re
@@ -13,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from quell import registry
 from quell.campaign.benchmark import scores
 from quell.campaign.plan import MOST_RUNS, Job, check_number
 from quell.config import Config, Unread, flatten, full_name, parse_value, replace
@@ -29,18 +32,11 @@ def parse_grid(words: Sequence[str], config: Config) -> dict[str, list[Any]]:
     grid: dict[str, list[Any]] = {}
     for word in words:
         short, _, text = word.partition("=")
-        known = list(flatten(config))
-        name = full_name(short.replace("-", "_"), known)
         if not text:
             raise UsageError(f"a grid is given as setting=value,value, not {word!r}")
-        if name is None:
-            raise Unread(config, short.replace("-", "_"), ())
-        if name == "seed":
-            raise UsageError("seeds are not part of the grid: --seeds 5 runs five of every combination, from --seed up")
+        name = _varied(short.replace("-", "_"), config)
         grid[name] = [parse_value(value, name) for value in re.split(r",(?![^\[]*\])", text)]
-    if math.prod(map(len, grid.values())) > MOST_RUNS:
-        raise UsageError(f"this grid has more than {MOST_RUNS:,} combinations; --random draws some of a smaller one")
-    return grid
+    return _limited(grid)
 
 
 def trials(grid: Mapping[str, Sequence[Any]], random: int | None = None) -> list[dict[str, Any]]:
@@ -49,6 +45,49 @@ def trials(grid: Mapping[str, Sequence[Any]], random: int | None = None) -> list
     if random is None or random >= len(every):
         return every
     return [every[i] for i in np.random.default_rng(0).permutation(len(every))[:random]]
+
+
+def full_grid(grid: Mapping[str, Sequence[Any]], config: Config) -> dict[str, list[Any]]:
+    """A grid in Python: the same with full names, looked at as one that is typed."""
+    found: dict[str, list[Any]] = {}
+    for short, values in grid.items():
+        if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray) or not len(values):
+            raise UsageError(f"a grid has a list of values for every setting, not {short}={values!r:.80}")
+        found[_varied(short, config)] = registry.tidy(list(values))
+    return _limited(found)
+
+
+def _varied(name: str, config: Config) -> str:
+    """The full name of a setting that may vary."""
+    full = full_name(name, list(flatten(config)))
+    if full is None:
+        raise Unread(config, name, ())
+    if full == "seed":
+        raise UsageError("seeds are not part of the grid: `seeds=5` runs five of every combination, from `seed=...` up")
+    return full
+
+
+def _limited(grid: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    if math.prod(map(len, grid.values())) > MOST_RUNS:
+        raise UsageError(
+            f"this grid has more than {MOST_RUNS:,} combinations; `random=...` draws some of a smaller one"
+        )
+    return grid
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What became of one combination of settings."""
+
+    settings: dict[str, Any]
+    seeds: list[int]
+    """Of the runs that ended."""
+    returns: list[float]
+    """Mean returns of their final policies, acting with mean actions, on fresh episodes."""
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.returns)) if self.returns else math.nan
 
 
 @dataclass(frozen=True)
@@ -85,15 +124,20 @@ class Sweep:
     def rows(self) -> tuple[list[str], list[list[str]]]:
         """A table, best first: settings, mean ± std over seeds, interval of the mean, lowest and highest seed."""
         names = list(self.trials[0])
+        return [*names, "return", "95% interval", "lowest", "highest", "seeds"], [
+            [*(str(one.settings[name]) for name in names), *_cells(one.returns), f"{len(one.returns)}"]
+            for one in self.ended()
+        ]
+
+    def ended(self) -> list[Trial]:
+        """What there is of each trial, best first."""
         found = []
         for trial in self.trials:
-            jobs = [self.job(trial, seed) for seed in self._numbers]
-            ended = scores([read(job.record) for job in jobs if job.done])
-            found.append((trial, [value for value in ended if math.isfinite(value)]))
-        found.sort(key=lambda item: -float(np.mean(item[1])) if item[1] else math.inf)
-        return [*names, "return", "95% interval", "lowest", "highest", "seeds"], [
-            [*(str(trial[name]) for name in names), *_cells(values), f"{len(values)}"] for trial, values in found
-        ]
+            jobs = [job for job in (self.job(trial, seed) for seed in self._numbers) if job.done]
+            values = zip(jobs, scores([read(job.record) for job in jobs]), strict=True)
+            known = {job.config.seed: value for job, value in values if math.isfinite(value)}
+            found.append(Trial(dict(trial), list(known), list(known.values())))
+        return sorted(found, key=lambda one: -one.mean if one.returns else math.inf)
 
 
 def _cells(values: Sequence[float]) -> list[str]:

@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _trains() -> float:
-    from quell.api import train
+    from quell.front import train
 
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:

@@ -4,22 +4,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from quell.api import engine_called
-from quell.campaign.runner import Runner
-from quell.campaign.sweep import Sweep, parse_grid, trials
+from quell.campaign.here import carried_out
+from quell.campaign.sweep import parse_grid, trials
 from quell.commands.train import read_settings
-from quell.config import Config, check_out, check_run_name
+from quell.config import Config
 from quell.errors import UsageError
-from quell.registry import SIZE, name_of
+from quell.registry import SIZE
 from quell.rollout import Compute
 from quell.runs import archive
-from quell.runs.folder import folder_name
 from quell.tasks import Task
-from quell.terminal.campaign import CampaignDisplay
 from quell.terminal.streams import say, tell
 from quell.terminal.tables import show
-from quell.threads import cores
-from quell.training.methods import make_policy, make_task
 
 DESCRIPTION = """Train TASK with every combination of a grid's values, or with some drawn at random, on several seeds,
 and print a table: mean actions of the final policies on fresh episodes. Other settings are those of `quell train`.
@@ -70,26 +65,15 @@ def run(
     episodes: int = 20,
     jobs: int | None = None,
 ) -> int:
-    """Train what is missing, each run on an engine like `compute` with one worker, and print the table of what there
-    is."""
-    engine, workers = name_of(compute), getattr(compute, "workers", None)
-    if compute != engine_called(engine, workers):
-        raise UsageError(f"runs side by side take engine {engine!r} as it comes: leave out its settings")
-    folder = out / check_run_name(name or f"{folder_name(config.task)}-{config.method}")
-    sweep = Sweep(config, chosen, seeds, episodes, folder, given.name if given else "", engine)
-    todo = sweep.jobs()
-    for job in todo:  # complain before the first run
-        make_policy(job.config, make_task(job.config, given))
-        job.check()
-    due = [job for job in todo if not job.done]
-    runner = Runner(jobs or workers or cores(), CampaignDisplay({job.title: 1.0 for job in due}))
-    check_out(folder)
-    outcomes = runner.run(due)
+    """Train what is missing and print the table of what there is."""
+    where: dict[str, Any] = {"seeds": seeds, "out": out, "name": name, "episodes": episodes, "jobs": jobs}
+    trust = given.name if given else ""
+    sweep, outcomes, code = carried_out(config, given, chosen, compute=compute, trust=trust, **where)
     for outcome in outcomes:
         if outcome.status == "failed":
             say(f"FAILED  {outcome.job.title}: {outcome.message}; the same command tries again")
     show(*sweep.rows())
-    tell(f"mean actions, {episodes} fresh episodes of each final policy; records in {folder / archive.PACKED}")
+    tell(f"mean actions, {episodes} fresh episodes of each final policy; records in {sweep.out / archive.PACKED}")
     if any(outcome.status == "stopped" for outcome in outcomes):
         say("stopped; the same command goes on")
-    return runner.exit_code(outcomes)
+    return code

@@ -60,3 +60,12 @@ class CampaignDisplay(Bars):
     def _eta(self) -> str:
         done = self._done()
         return clock((time.monotonic() - self._started) * (self._total - done) / done) if done > 0 else "?"
+
+
+class Quiet(CampaignDisplay):
+    """Shows nothing."""
+
+    def __init__(self, work: Mapping[str, float]) -> None:
+        super().__init__(work, plain=True)
+
+    def say(self, text: str) -> None: ...

@@ -23,6 +23,7 @@ from quell.earlier import translated
 from quell.errors import UsageError, shown
 from quell.registry import KINDS, as_path
 from quell.runs import files
+from quell.runs.find import newest
 from quell.training.methods import names_a_file
 
 TABLES = ("task_settings",)
@@ -34,10 +35,11 @@ Settings = dict[str, Any]
 def read(path: Path | str, *, given: Collection[str] = ()) -> Settings:
     """Name -> value of what a file holds: a strategy under its own name, its settings under dotted ones.
 
-    `path` may be a run's folder. Files that it would have a task open are refused, but for the names in `given`.
+    `path` may be a run's folder, or one with runs below it, of which the newest is taken. Files that it would have a
+    task open are refused, but for the names in `given`.
     """
     place = as_path("config", path)
-    place = place / "config.json" if place.is_dir() else place
+    place = newest(place)[0] / "config.json" if place.is_dir() else place
     try:
         data = files.read(place)
         values = _json(data) if place.suffix == ".json" else tomllib.loads(data.decode())

@@ -1,0 +1,118 @@
+"""Many runs for a caller in Python, or for a command: where they run, and what became of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from quell import registry
+from quell.api import Result, engine_called, load
+from quell.campaign.child import carry_out
+from quell.campaign.runner import Outcome, Runner
+from quell.campaign.sweep import Sweep, Trial
+from quell.config import STRATEGIES, Config, check_out, check_run_name
+from quell.errors import QuellError, UsageError
+from quell.rollout import Compute
+from quell.runs.folder import folder_name
+from quell.tasks.base import Task
+from quell.terminal.campaign import CampaignDisplay, Quiet
+from quell.threads import cores
+from quell.training.methods import make_policy, make_task
+
+
+@dataclass(frozen=True)
+class Swept:
+    """A sweep's trials, the one with the highest mean return first."""
+
+    trials: list[Trial]
+    folder: Path
+    """Where its records are, which `quell report` shows."""
+    _sweep: Sweep
+    _task: Task | None
+
+    @property
+    def best(self) -> dict[str, Any]:
+        """The settings of the first."""
+        return self.trials[0].settings
+
+    def results(self, settings: Mapping[str, Any]) -> list[Result]:
+        """The runs of one trial, in the order of their seeds."""
+        found: dict[int, Result] = {}
+        for seed in next(trial.seeds for trial in self.trials if trial.settings == dict(settings)):
+            job = self._sweep.job(settings, seed)
+            own = None if registry.is_own("policy", job.config.policy) else job.config.policy
+            found[seed] = load(job.folder, env=self._task, policy=own, trust_files=True)
+        return [found[seed] for seed in sorted(found)]
+
+    def __repr__(self) -> str:
+        """The table that `quell sweep` prints."""
+        head, rows = self._sweep.rows()
+        widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in (head, *rows)]
+        return "\n".join(line.rstrip() for line in lines)
+
+
+def sweep_of(config: Config, given: Task | None, chosen: list[dict[str, Any]], seeds: int, **where: Any) -> Swept:
+    """Train what is missing; an interrupt if it was stopped, an error if a run failed."""
+    sweep, outcomes, _ = carried_out(config, given, chosen, seeds=seeds, **where)
+    failed = [outcome for outcome in outcomes if outcome.status == "failed"]
+    if any(outcome.status == "stopped" for outcome in outcomes):
+        raise KeyboardInterrupt("stopped and saved; the same call goes on")
+    if failed:
+        first = f"{failed[0].job.title}: {failed[0].message}"
+        raise QuellError(f"{len(failed)} of {len(outcomes)} runs failed, the same call tries again; the first: {first}")
+    return Swept(sweep.ended(), sweep.out, sweep, given)
+
+
+def carried_out(
+    config: Config,
+    given: Task | None,
+    chosen: list[dict[str, Any]],
+    *,
+    compute: Compute,
+    seeds: int,
+    out: Path,
+    name: str | None,
+    episodes: int = 20,
+    jobs: int | None = None,
+    trust: str = "",
+    progress: bool = True,
+) -> tuple[Sweep, list[Outcome], int]:
+    """The sweep, how its missing runs ended, and a command's exit code.
+
+    Each runs in a process of its own, on an engine like `compute` with one worker; `trust` is how that finds an
+    environment of the user's own. Where it cannot find all there is, they run here, one after the other.
+    """
+    engine, workers = registry.name_of(compute), getattr(compute, "workers", None)
+    if compute != engine_called(engine, workers):
+        raise UsageError(f"runs side by side take engine {engine!r} as it comes: leave out its settings")
+    folder = out / check_run_name(name or f"{folder_name(config.task)}-{config.method}")
+    sweep = Sweep(config, chosen, seeds, episodes, folder, trust, engine)
+    todo = sweep.jobs()
+    for job in todo:  # complain before the first run
+        make_policy(job.config, make_task(job.config, given))
+        job.check()
+    due = [job for job in todo if not job.done]
+    apart = all(registry.is_own(kind, getattr(config, kind)) for kind in STRATEGIES) and (given is None or trust)
+    check_out(folder)
+    if not due:
+        return sweep, [], 0
+    display = (CampaignDisplay if progress else Quiet)({job.title: 1.0 for job in due})
+    if apart:
+        runner = Runner(jobs or workers or cores(), display)
+        outcomes = runner.run(due)
+        return sweep, outcomes, runner.exit_code(outcomes)
+    with display:
+        return sweep, [_here(job, given, compute, display) for job in due], 0
+
+
+def _here(job: Any, given: Task | None, compute: Compute, display: CampaignDisplay) -> Outcome:
+    """A run in this process."""
+    display.started(job.title)
+    try:
+        carry_out(job, task=given, compute=compute)
+    except QuellError as error:
+        display.ended(job.title, "failed", str(error))
+        return Outcome(job, "failed", str(error))
+    display.ended(job.title, "done")
+    return Outcome(job, "done")
