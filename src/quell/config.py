@@ -47,7 +47,7 @@ class Config:
     steps: Annotated[int, SIZE] = 1_000_000
     """Budget in real environment steps; the pair of episodes that crosses it is the last."""
     seed: Annotated[int, COUNT] = 0
-    """Of all randomness."""
+    """Random seed."""
     pairs: Annotated[int, SIZE] = 5
     """Antithetic pairs per iteration (2 * pairs episodes)."""
     batch_steps: Annotated[int, COUNT] = 0

@@ -57,7 +57,7 @@ class Arguments:
     gain_episodes: int = 4
     """Episodes played before and after each step."""
     seed: int = 0
-    """Of all randomness."""
+    """Random seed."""
     workers: Annotated[int | None, UNSET] = None
     """Workers, by default one per core. Results do not depend on it."""
     engine: Annotated[str | None, UNSET] = None

@@ -8,6 +8,7 @@ import itertools
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+from quell.cache import keep_compiled
 from quell.estimate import Estimator, Problem, Rows
 from quell.estimate.reduce import Node, shards, sum_by_loop, sum_by_vmap
 from quell.limits import require_memory
@@ -28,6 +29,7 @@ class CpuEngine(Engine):
     """Runs episodes on worker processes; results, views of shared memory, are the same for any number of them."""
 
     def __init__(self, task: Task, problem: Problem, compute: Cpu, *, members: int, states: int = 0) -> None:
+        keep_compiled()
         self._task, self._problem, self._how = task, problem, compute.sum
         workers = max(1, min(compute.processes, members))
         layout = _layout(task, problem.policy, members, states, workers)
