@@ -48,7 +48,7 @@ def test_a_grid_in_python(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert [trial.mean for trial in swept.trials] == sorted((trial.mean for trial in swept.trials), reverse=True)
     for result in swept.results(swept.best):
         assert result.config.step.lr == swept.best["step.lr"]  # type: ignore[attr-defined]
-        assert list(result.config.policy.hidden) == list(swept.best["policy.hidden"])
+        assert list(vars(result.config.policy)["hidden"]) == list(swept.best["policy.hidden"])
     assert repr(swept).splitlines()[0].split()[:2] == ["step.lr", "policy.hidden"]
     assert capsys.readouterr() == ("", ""), "progress=False says nothing"
     assert len(quell.sweep("lqr-302", grid, random=2, seeds=1, out=tmp_path, name="b", **FAST).trials) == 2
@@ -107,8 +107,8 @@ def test_runs_that_fail_are_told(tmp_path: Path) -> None:
         (lambda out: quell.sweep("lqr-302", out=out), "what shall vary"),
         (lambda out: quell.sweep("lqr-302", {"seed": [1]}, out=out), "seeds are not part of the grid"),
         (
-            lambda out: quell.sweep("lqr-302", {"lr": 0.1}, out=out),
-            "has a list of values for every setting, not lr",
+            lambda out: quell.sweep("lqr-302", {"lr": "0.1"}, out=out),
+            "has a list of values for every setting, not lr='0.1'",
         ),
         (lambda out: quell.sweep("lqr-302", {"lrr": [1]}, out=out), "reads no setting 'lrr'"),
         (lambda out: quell.sweep("lqr-302", {"lr": [0.1, -1]}, out=out), "must be at least 0"),
