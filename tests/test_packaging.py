@@ -63,6 +63,39 @@ def test_versions_agree() -> None:
     assert PROJECT["version"] == quell.__version__
 
 
+def test_the_changelog_begins_with_this_version() -> None:
+    """Unreleased, or with the day of its release."""
+    first = re.search(r"^## (\S+) \((unreleased|\d{4}-\d\d-\d\d)\)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert first is not None
+    assert first[1] == quell.__version__
+
+
+def test_templates_are_understood_where_they_are_used() -> None:
+    yaml = pytest.importorskip("yaml")
+    for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"):
+        form = yaml.safe_load(path.read_text())
+        if path.name != "config.yml":
+            assert {"name", "description", "body"} <= form.keys()
+            ids = [part["id"] for part in form["body"]]
+            assert len(ids) == len(set(ids))
+            assert all({"label"} <= part["attributes"].keys() for part in form["body"])
+    assert "quell doctor" in (ROOT / ".github/ISSUE_TEMPLATE/bug.yml").read_text()
+
+
+@pytest.mark.parametrize("started", ["['quell.exe', 'doctor']", "[r'C:\\\\Scripts\\\\quell.exe']", "['-m', 'doctor']"])
+def test_windows_is_refused_in_one_line(started: str) -> None:
+    """There, `fcntl` and `resource` would be the first to be missed, in a traceback."""
+    code = f"import sys; sys.platform = 'win32'; sys.argv = {started}; sys.modules['fcntl'] = None; import quell.cli"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("quell: error: quell runs on Linux and macOS, not on Windows itself")
+    assert done.stderr.count("\n") == 1
+    script = "import sys; sys.platform = 'win32'; import quell"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("ImportError: quell runs on Linux and macOS")
+
+
 def test_no_invented_home() -> None:
     """Addresses that pages and metadata name are of the paper and others' documentation; ours has none yet."""
     known = {"arxiv.org", "gymnasium.farama.org", "docs.ray.io"}

@@ -8,6 +8,15 @@ Names are loaded when first used, so that importing quell costs nothing.
 
 import sys
 
+if sys.platform == "win32":
+    _WHY = (
+        "quell runs on Linux and macOS, not on Windows itself (run folders need POSIX locks): use WSL 2, which is Linux"
+    )
+    if sys.argv[:1] == ["-m"] or sys.argv[0].replace("\\", "/").rpartition("/")[2].partition(".")[0] == "quell":
+        sys.stderr.write(f"quell: error: {_WHY}\n")
+        raise SystemExit(2)
+    raise ImportError(_WHY)
+
 if sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)] in ("quell", "-mquell") and not sys.flags.safe_path:
     del sys.path[0]  # the working directory, a run's say: of what lies there nothing shall be imported
 
