@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import make_front
 from pages import ROOT
+from printed import page
 
 README = (ROOT / "README.md").read_text()
 
@@ -22,3 +25,11 @@ def test_it_is_short_and_its_pictures_are_there() -> None:
 
 def test_pip_and_a_film_come_before_make() -> None:
     assert README.index(".gif") < README.index("pip install") < README.index("make run")
+
+
+def test_the_first_minutes_are_as_they_were_timed() -> None:
+    """docs/install.md, from what benchmarks/first_minutes.py printed."""
+    facts = json.loads((ROOT / "results/throughput/first-minutes.json").read_text())
+    assert round(sum(facts["seconds"].values()), 1) == facts["total"] < 180
+    told = f"took {facts['total']:.0f} seconds on {facts['cores']} cores that had others' work to do as well (a load of"
+    assert f"{told} {max(facts['load']):.0f};" in page("docs/install.md")

@@ -1,0 +1,55 @@
+"""A stranger's first minutes, timed: an empty environment, pip, one command, a film that opens.
+
+    python benchmarks/first_minutes.py [--python python3.12]
+
+Everything happens in a folder of its own, which is removed. Exit code 1 if it takes more than three minutes.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+LIMIT = 180.0
+OPEN = """
+import sys
+from PIL import Image
+with Image.open(sys.argv[1]) as film:
+    print(film.n_frames, "pictures of", *film.size)
+"""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--python", default=sys.executable, help="whose environment is made")
+    python = parser.parse_args().python
+    seconds: dict[str, float] = {}
+    before = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory() as folder:
+        bin = Path(folder) / "venv" / "bin"
+        steps = {
+            "an empty environment": [python, "-m", "venv", f"{folder}/venv"],
+            "pip install": [bin / "pip", "install", "--quiet", "--disable-pip-version-check", f"{ROOT}[video]"],
+            "train CartPole-v1": [bin / "quell", "train", "CartPole-v1", "--steps", "100000"],
+            "film it": [bin / "quell", "play", "runs/gym-CartPole-v1", "--video", "pole.gif"],
+            "film zoo:halfcheetah": [bin / "quell", "play", "zoo:halfcheetah", "--video", "cheetah.gif"],
+            "open it": [bin / "python", "-c", OPEN, "cheetah.gif"],
+        }
+        for name, words in steps.items():
+            began = time.perf_counter()
+            subprocess.run(list(map(str, words)), cwd=folder, check=True)
+            seconds[name] = round(time.perf_counter() - began, 1)
+            print(f"-- {name}: {seconds[name]} s", flush=True)
+    total = round(sum(seconds.values()), 1)
+    facts = {"seconds": seconds, "total": total, "cores": os.cpu_count(), "load": [before, os.getloadavg()[0]]}
+    print(json.dumps(facts))
+    return int(total > LIMIT)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
