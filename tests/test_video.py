@@ -13,6 +13,7 @@ import pytest
 
 import quell
 import quell.errors
+from quell.cli import main
 from quell.errors import UsageError
 from quell.tasks.foreign.gym import from_env
 from quell.video import film
@@ -232,3 +233,59 @@ def own_tables(gif: bytes) -> int:
             at += gif[at] + 1
         at += 1
     return count
+
+
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """SDL's dummy screen, and what is shown on it; the window is closed after some pictures."""
+    pygame = pytest.importorskip("pygame")
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    shown: list[Any] = []
+    flip = pygame.display.flip
+
+    def seen() -> None:
+        surface = pygame.display.get_surface()
+        shown.append((pygame.display.get_caption()[0], pygame.surfarray.array3d(surface).swapaxes(0, 1)))
+        if len(shown) == 12:
+            pygame.event.post(pygame.event.Event(pygame.KEYDOWN, key=pygame.K_q))
+        flip()
+
+    monkeypatch.setattr(pygame.display, "flip", seen)
+    return shown
+
+
+@pytest.mark.filterwarnings("ignore")  # of pygame's own imports
+@pytest.mark.parametrize("task", ["lqr-302", "gym:CartPole-v1", "halfcheetah"])
+def test_a_window_shows_what_a_film_has(
+    task: str, screen: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Episode after episode, until it is closed."""
+    result = trained(task, tmp_path, horizon=20)
+    words = ["play", str(result.path), "--live", "--seconds", "0.3", "--size", "64", "48"]
+    assert main(words) == 0
+    assert f"{task} es: episode 1, return" in screen[0][0]
+    assert "episode 2" in screen[-1][0]
+    assert len(screen) == 12
+    assert any(not np.array_equal(screen[0][1], picture) for _, picture in screen[1:6]), "something moves"
+    assert all(picture.std() > 1 for _, picture in screen), "and is not one colour"
+    out = capsys.readouterr().out
+    assert "episodes shown (mean action)" in out
+    assert "pygame" not in out
+    assert not list(tmp_path.glob("*.mp4"))
+
+
+def test_without_a_screen_one_line_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert main(["play", "zoo:swimmer", "--live"]) == 2
+    said = capsys.readouterr().err
+    assert "there is no screen here to open a window on (DISPLAY is not set): without --live" in said
+    assert said.count("\n") == 1
+    monkeypatch.setenv("DISPLAY", ":77")  # where nobody listens
+    monkeypatch.setenv("SDL_VIDEODRIVER", "x11")
+    assert main(["play", "zoo:swimmer", "--live"]) == 2
+    assert "no window can be opened here" in capsys.readouterr().err

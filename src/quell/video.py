@@ -1,13 +1,13 @@
-"""Films of policies, rendered off screen."""
+"""Films of policies, rendered off screen, and a window that shows them as they act."""
 
 import importlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -69,6 +69,17 @@ def film(
     """
     seed = whole("seed", seed)
     check_film(path)
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # no window
+    frames, fps, total = episode(result, seed=seed, sample=sample, size=size, seconds=seconds)
+    with naming(path):
+        _write(path, list(frames), fps)
+    return total
+
+
+def episode(
+    result: Result, *, seed: int, sample: bool, size: Size, seconds: float
+) -> tuple[Iterator[Array], float, float]:
+    """Pictures of an episode's first seconds, which may be drawn as they are taken; how many a second; its return."""
     task = result.task.filmed()
     choose_renderer(task)
     simulator: Any = task.simulator(1)
@@ -89,15 +100,81 @@ def film(
         total += float(reward[0])
         if ended[0] or getattr(simulator, "truncated", ended)[0]:
             break
-    frames = _drawn(lambda: list(simulator.pictures(taken, PICTURES_PER_SECOND, *size))) if later else taken
-    with naming(path):
-        _write(path, frames, PICTURES_PER_SECOND if later else speed / every)
-    return total
+    frames = _one_by_one(lambda: simulator.pictures(taken, PICTURES_PER_SECOND, *size)) if later else iter(taken)
+    return frames, PICTURES_PER_SECOND if later else speed / every, total
+
+
+def _one_by_one(make: Callable[[], Iterable[Array]]) -> Iterator[Array]:
+    pictures = iter(_drawn(make))
+    while (picture := _drawn(next, pictures, None)) is not None:
+        yield picture
+
+
+def check_screen() -> None:
+    """Raise UsageError if no window can be opened here."""
+    if find_spec("pygame") is None:
+        raise MissingExtra("video", "a window")
+    seen = sys.platform == "darwin" or {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()
+    if not seen:
+        advice = "without --live, `quell play` writes a film"
+        raise UsageError(f"there is no screen here to open a window on (DISPLAY is not set): {advice}")
+
+
+def live(result: Result, *, seed: int = 0, sample: bool = False, size: Size = (480, 360), seconds: float = 10) -> int:
+    """Show one episode after the other in a window, in real time, until it is closed (or Escape or Q is pressed);
+    returns how many were begun."""
+    check_screen()
+    count = 0
+    with _Window(f"quell: {result.config.task} {result.config.combination}") as window:
+        while window.open:
+            frames, fps, total = episode(result, seed=seed + count, sample=sample, size=size, seconds=seconds)
+            count += 1
+            for frame in frames:
+                window.show(frame, fps, f"episode {count}, return {total:.1f}")
+                if not window.open:
+                    break
+    return count
+
+
+class _Window:
+    """A window of pygame's."""
+
+    def __init__(self, title: str) -> None:
+        os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+        import pygame
+
+        self._pygame, self._title, self.open = pygame, title, True
+        self._clock = pygame.time.Clock()
+
+    def __enter__(self) -> Self:
+        try:
+            self._pygame.display.init()
+        except self._pygame.error as error:
+            raise UsageError(f"no window can be opened here ({error}): without --live, a film is written") from None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pygame.display.quit()
+
+    def show(self, frame: Array, fps: float, text: str) -> None:
+        """A picture, for as long as it lasts; notices that the window was closed."""
+        pygame = self._pygame
+        size = frame.shape[1], frame.shape[0]
+        screen = pygame.display.get_surface()
+        if screen is None or screen.get_size() != size:
+            screen = pygame.display.set_mode(size)
+        pygame.display.set_caption(f"{self._title}: {text}")
+        screen.blit(pygame.surfarray.make_surface(frame.swapaxes(0, 1)), (0, 0))
+        pygame.display.flip()
+        self._clock.tick(fps)
+        for event in pygame.event.get():
+            keys = (pygame.K_ESCAPE, pygame.K_q)
+            if event.type == pygame.QUIT or (event.type == pygame.KEYDOWN and event.key in keys):
+                self.open = False
 
 
 def choose_renderer(task: Task) -> None:
-    """For what is drawn by MuJoCo, which reads the choice when it is first imported, or by SDL: no window."""
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    """For what is drawn by MuJoCo, which reads the choice when it is first imported."""
     if task.engine in ("mujoco", "gymnasium") and "MUJOCO_GL" not in os.environ:
         try:
             os.environ["MUJOCO_GL"] = working_renderer()
