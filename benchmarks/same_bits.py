@@ -3,9 +3,10 @@
     python benchmarks/same_bits.py COMMIT [--methods es natural-cv] [--tasks swimmer] [--steps 5000] [--json FILE]
 
 The other commit trains every method, with both presets, for about five iterations on six tasks (es and natural-cv also
-on Ray). This checkout then trains what the other one's config.json says, under today's names; compared are theta's
-SHA-256 and the number of iterations. Each side has a process and a source tree of its own. Behind every combination
-stand the settings that today's preset gives another value: those are changed numbers, not changed bits.
+on Ray). This checkout then trains what the other one's config.json says, under today's names; compared is theta's
+SHA-256 after every iteration but the last, which a budget may cut. Each side has a process and a source tree of its
+own. Behind every combination stand the settings that today's preset gives another value: those are changed numbers,
+not changed bits.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ STEPS = {
 """Five iterations of five pairs: 1,000 steps an episode, or some twenty where an untrained policy falls."""
 DEFAULT = "default"
 """No method asked for: what a task is then trained with, under the preset tuned."""
+ASKED = {"seed": 3, "eval_every": 0, "eval_episodes": 1, "checkpoint_every": 1, "keep_checkpoints": 1000}
 METHODS = (DEFAULT, "natural-cv", "cv", "es", "ortho", "gcmc", "qmc", "det", "ars", "pg", "trpo", "ppo", "trpo-paper")
 METHODS += ("ppo-paper", *(f"ppo-paper+{switches}" for switches in ("s", "a", "m", "s+a", "s+m", "a+m", "s+a+m")))
 ON_RAY = ("es", "natural-cv")
@@ -78,12 +80,16 @@ def side(tree: Path, arguments: argparse.Namespace, out: Path, more: list[str] |
 
 
 def compare(old: dict[str, Any], new: dict[str, Any]) -> int:
-    different = [name for name in old if old[name]["bits"] != new[name]["bits"]]
+    different = 0
     for name in old:
-        mark, changed = "DIFFERENT" if name in different else "same", " ".join(new[name].get("changed", []))
-        bits = " / ".join(map(str, new[name]["bits"]))[:24]
-        print(f"{name:<44}{mark:<11}{bits:<26}{f'changed numbers: {changed}' if changed else ''}".rstrip())
-    print(f"{len(old) - len(different)} of {len(old)} are the same")
+        before, after = old[name]["bits"], new[name]["bits"]
+        whole = max(1, min(len(before), len(after)) - 1)
+        at = next((i for i in range(whole) if before[i : i + 1] != after[i : i + 1]), None)
+        different += at is not None
+        told = f"same, {whole} iterations" if at is None else f"DIFFERENT in iteration {at + 1}: {after[at:][:1]}"
+        changed = " ".join(new[name].get("changed", []))
+        print(f"{name:<44}{told:<28}{f'changed numbers: {changed}' if changed else ''}".rstrip())
+    print(f"{len(old) - different} of {len(old)} are the same")
     return int(bool(different))
 
 
@@ -103,11 +109,11 @@ def train_all(asked: argparse.Namespace) -> dict[str, Any]:
 
 
 def train(task: str, method: str, preset: str, steps: int, *, ray: bool = False) -> dict[str, Any]:
-    """[iterations, theta's SHA-256], or what was refused; and the settings as config.json has them."""
+    """The bits of every iteration, or what was refused; and the settings as config.json has them."""
     import quell
 
     with tempfile.TemporaryDirectory() as out:
-        settings: dict[str, Any] = {"seed": 3, "eval_every": 0, "eval_episodes": 1, "out": out, "progress": False}
+        settings: dict[str, Any] = {**ASKED, "out": out, "progress": False}
         settings |= on_ray() if ray else {"workers": 1}
         if method != DEFAULT:
             settings["method"] = known_as(method, preset)
@@ -139,14 +145,18 @@ def retrained(name: str, settings: dict[str, Any]) -> dict[str, Any]:
             result = start(config, compute=compute, out=Path(out), progress=False)
         except quell.UsageError as error:
             return {"bits": ["refused", str(error)]}
-        asked = {"seed": 3, "eval_every": 0, "eval_episodes": 1, "steps": config.steps}
+        asked = {**ASKED, "steps": config.steps}
         today = make_config(task, None if method == DEFAULT else method, preset, asked)  # type: ignore[arg-type]
         print(name, file=sys.stderr, flush=True)
         return {"bits": bits(result), "changed": changed(config, today)}
 
 
-def bits(result: Any) -> list[Any]:
-    return [result.iteration, hashlib.sha256(result.theta.tobytes()).hexdigest()]
+def bits(result: Any) -> list[str]:
+    """Of theta after every iteration, from its checkpoint."""
+    import quell
+
+    thetas = (quell.load(result.path, at=at).theta for at in range(1, result.iteration + 1))
+    return [hashlib.sha256(theta.tobytes()).hexdigest()[:16] for theta in thetas]
 
 
 def on_ray() -> dict[str, Any]:

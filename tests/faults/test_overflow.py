@@ -53,6 +53,14 @@ def test_clipping_is_that_of_optax() -> None:
     assert shortened(gradient, 0.0) is gradient
 
 
+def test_a_gradient_is_shortened_in_its_own_precision() -> None:
+    """One rounding, of the product: to divide in double precision and round then gives other last bits."""
+    gradient = np.random.default_rng(0).standard_normal(1000).astype(np.float32)
+    norm = np.linalg.norm(gradient.astype(np.float64))
+    assert shortened(gradient, 1.0).dtype == np.float32
+    assert (shortened(gradient, 1.0) == gradient * np.float32(1.0 / norm)).all()
+
+
 def test_lqr_stops_and_says_so_instead_of_freezing(tmp_path: Path) -> None:
     with pytest.raises(TroubleError, match="max-norm"):
         quell.train(

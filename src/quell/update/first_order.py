@@ -95,7 +95,7 @@ def shortened(gradient: Array, longest: float) -> Array:
         return gradient
     xp = namespace(gradient)
     norm = xp.linalg.norm(gradient.astype(np.float64) if xp is np else gradient)
-    return xp.where(norm <= longest, gradient, gradient * (longest / norm)).astype(gradient.dtype)
+    return xp.where(norm <= longest, gradient, gradient * xp.asarray(longest / norm, dtype=gradient.dtype))
 
 
 @functools.lru_cache(maxsize=16)
