@@ -10,6 +10,9 @@ from quell.policy import Policy, PolicySettings
 from quell.update import Step
 from quell.update.natural import Natural
 
+MOST_WHOLE = 1000
+"""Parameters of a network that is not quell's own, of which only the whole Fisher matrix is known."""
+
 
 def check_fit(
     estimator: Estimator, directions: Kind, policy: PolicySettings | Policy, step: Step | None = None, *, who: str = ""
@@ -45,5 +48,6 @@ def _check_step(estimator: Estimator, directions: Kind, policy: PolicySettings |
     if not policy.stochastic:
         why = "as long as a divergence of its action distributions allows, and a deterministic policy has none"
         raise UsageError(f"`step='natural'` is {why}: take `step='adam'`, or `policy='gaussian'`")
-    if getattr(policy, "own", False):
-        raise UsageError("the natural step knows quell's own networks alone: with yours, use step='adam' or another")
+    if isinstance(policy, Policy) and policy.own and policy.dim > MOST_WHOLE:
+        held = f"the natural step holds d^2 numbers of a network that is not quell's own, for at most {MOST_WHOLE:,}"
+        raise UsageError(f"{held} parameters, not {policy.dim:,}: take `step='adam'` or another")

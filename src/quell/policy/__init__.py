@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar, Protocol
 
 from quell.errors import UsageError
 from quell.policy.network import Activation, Bounding, Policy
+from quell.policy.toeplitz import ToeplitzNetwork
 from quell.registry import COUNT, POSITIVE
 
 __all__ = ["CategoricalPolicy", "DeterministicPolicy", "GaussianPolicy", "Policy", "PolicySettings"]
@@ -70,6 +71,16 @@ class GaussianPolicy(NetworkSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ToeplitzPolicy(GaussianPolicy):
+    """The same with Toeplitz matrices for weights: a few hundred parameters, as in the literature of ES."""
+
+    name: ClassVar[str] = "toeplitz"
+
+    def make(self, task: Any) -> Policy:
+        return ToeplitzNetwork(task.obs_size, task.action_size, "gaussian", **vars(self))
+
+
+@dataclass(frozen=True, kw_only=True)
 class DeterministicPolicy(NetworkSettings):
     """a = mu(s)."""
 
@@ -87,4 +98,4 @@ class CategoricalPolicy(NetworkSettings):
     discrete: ClassVar[bool] = True
 
 
-POLICIES = [GaussianPolicy, DeterministicPolicy, CategoricalPolicy]
+POLICIES = [GaussianPolicy, ToeplitzPolicy, DeterministicPolicy, CategoricalPolicy]

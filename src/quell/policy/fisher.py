@@ -11,6 +11,9 @@ output from row k of B, where B'B is the Fisher matrix of the network's own outp
 One exact backward pass for each row, no sampled actions. The block of the log standard deviations is exactly 2. The
 form is exact where a layer's h and g are independent; in a policy of one layer, wherever B is the same at all states.
 
+Of a network that is not quell's own only the output is known. It is one layer, with A = E_s[J'B'BJ], J its Jacobian,
+and G = 1: exact, and d^2 numbers, which is for networks of a few hundred parameters.
+
 Sums over states are additive, so shards, threads or episodes may each make theirs.
 """
 
@@ -34,6 +37,9 @@ def factors(policy: Policy) -> Callable[..., dict[str, Any]]:
     `weights` [n] count a state more or less than once (0: padding); `xp` is numpy or jax.numpy.
     """
 
+    if policy.own:
+        return _whole(policy)
+
     def sums(theta: Any, obs: Any, weights: Any = None, xp: Any = np) -> dict[str, Any]:
         parts = policy.unflatten(theta)
         relu = policy.activation == "relu"
@@ -51,6 +57,28 @@ def factors(policy: Policy) -> Callable[..., dict[str, Any]]:
                 slope = (h > 0).astype(h.dtype) if relu else 1 - h * h
                 back = (back @ parts[f"w{layer}"].T) * slope[:, None]
         return found
+
+    return sums
+
+
+def _whole(policy: Policy) -> Callable[..., dict[str, Any]]:
+    """`factors` of a network of which only the output is known: one layer."""
+
+    def sums(theta: Any, obs: Any, weights: Any = None, xp: Any = np) -> dict[str, Any]:
+        import jax
+        import jax.numpy as jnp
+
+        def output(theta: Any, row: Any) -> Any:
+            return policy.output(jnp, policy.unflatten(theta), row[None])[0]
+
+        theta, obs = jnp.asarray(theta, jnp.float32), jnp.asarray(obs, jnp.float32)
+        times = jnp.ones(len(obs)) if weights is None else jnp.asarray(weights)
+        out = jax.vmap(output, (None, 0))(theta, obs)
+        slopes = jax.vmap(jax.jacrev(output), (None, 0))(theta, obs)[..., policy.blocks[0]]
+        rows = _output_rows(policy, policy.unflatten(theta), out, jnp) @ slopes  # [n, k, parameters]
+        square = jnp.einsum("n,nki,nkj->ij", times, rows, rows)
+        found = {"count": times.sum(), "a0": square, "g0": times.sum()[None, None]}
+        return {name: np.asarray(value, np.float64) for name, value in found.items()} if xp is np else found
 
     return sums
 

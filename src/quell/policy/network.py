@@ -80,8 +80,10 @@ class Policy:
 
     @functools.cached_property
     def layers(self) -> list[tuple[int, int]]:
-        """(inputs, outputs) of each layer; none that are known in a network of one's own."""
-        return [] if self.own else list(itertools.pairwise([self.obs_size, *self.hidden, self.action_size]))
+        """(inputs, outputs) of each layer; a network of one's own is one layer, of all its parameters by 1."""
+        if self.own:
+            return [(sum(map(math.prod, self.shapes.values())) - 1, 1)]
+        return list(itertools.pairwise([self.obs_size, *self.hidden, self.action_size]))
 
     @functools.cached_property
     def layout(self) -> dict[str, tuple[slice, tuple[int, ...]]]:
@@ -98,10 +100,12 @@ class Policy:
     @functools.cached_property
     def blocks(self) -> tuple[slice, ...]:
         """Where in theta each layer is, weights and biases together, and last the log standard deviations."""
+        spread = [self.layout["log_std"][0]] if "log_std" in self.layout else []
+        if self.own:
+            return (slice(0, spread[0].start if spread else self.dim), *spread)
         layers = range(len(self.layers))
         blocks = [slice(self.layout[f"w{i}"][0].start, self.layout[f"b{i}"][0].stop) for i in layers]
-        spread = [self.layout["log_std"][0]] if "log_std" in self.layout else []
-        return (*(blocks or [slice(0, spread[0].start if spread else self.dim)]), *spread)
+        return (*blocks, *spread)
 
     @property
     def dim(self) -> int:

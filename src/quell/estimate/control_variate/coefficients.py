@@ -141,6 +141,7 @@ class MomentsCoefficients(Coefficients):
 
 
 PRIOR = 1e-12
+TRACE = 1e-9  # of a pair's noise: a gradient that has not been seen at all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,43 +180,45 @@ class LayerCoefficients(Coefficients):
 
 @dataclass(frozen=True, kw_only=True)
 class MseCoefficients(Coefficients):
-    """One coefficient, by least variance + bias^2: for a column whose mean is not zero, as far as that has been seen.
+    """One coefficient, by least variance + bias^2 of the best multiple: steps do not feel how long an estimate is.
 
-        beta = - E[X Y] / (E[Y Y] + (N - 1) b^2),    b^2 = |E[Y]|^2
+        min over a, b of E|a X + b R - g|^2,    R = X - Y the policy gradient,    1 + beta = a / (a + b)
+        (a, b) ~ (S + V / N)^-1 (s, q)',    S = [[s, q], [q, p]],    s = |E X|^2, q = E X' E R, p = |E R|^2
 
-    N pairs share one bias, and their mean has 1/N of their variance. b^2 is measured as the product of a batch's mean
-    of Y with that of earlier batches: their noise is independent, so it adds nothing. What is not `strict` standard
-    errors above zero is shrunk to nothing, so that an unbiased column keeps the coefficient of least variance. Where
-    the policy gradient's bias shows, beta goes to 0: ES alone.
+    V is the covariance of a pair's (X, R), N the number of pairs, g = E X. For s = q = p, a policy gradient without
+    bias, that is least variance. Variance + bias^2 of the mix itself would not do: where the gradient is far below its
+    noise, nothing is better than an estimate of nothing, such as that of a policy gradient that never sees the reward.
 
-    Batches differ in noise by powers of ten, so each counts in units of its own E[XX] + E[RR], R = X - Y: one where a
-    member fell apart would else be all that is remembered.
+    The bias is measured as products of a batch's means with those of earlier batches, whose noise is independent, so
+    that it adds nothing: s - q, what R misses, and |E Y|^2. What is not `strict` standard errors above zero is shrunk
+    to nothing, so that an unbiased column keeps the coefficient of least variance. Where R misses all, ES is alone.
 
-    The noise of ES falls as the perturbation grows, E[XX] ~ 1 / nats, that of the policy gradient R does not;
-    so what was learned at one size is known at another.
+    Batches differ in noise by powers of ten, so each counts in units of its own E[XX] + E[RR]: one where a member fell
+    apart would else be all that is remembered. The noise of ES falls as the perturbation grows, E[XX] ~ 1 / nats, that
+    of the policy gradient does not; so what was learned at one size is known at another.
     """
 
     name: ClassVar[str] = "mse"
     layered: ClassVar[bool] = True
     decay: Annotated[float, SHARE] = 0.9
     """How much of the products of past batches survives a batch."""
-    memory: Annotated[float, SHARE] = 0.97
-    """How much of the past batches' bias survives a batch."""
-    strict: Annotated[float, COUNT] = 2.0
+    memory: Annotated[float, SHARE] = 0.99
+    """How much of the past batches' means survives a batch."""
+    strict: Annotated[float, COUNT] = 1.0
     """Standard errors that a bias must be above zero to be heeded (0: all of it is)."""
     per: Literal["layer", "whole"] = "whole"
     """Whether each layer has its own coefficient, or all parameters one: a bias is seen sooner in all of them."""
 
     METRICS: ClassVar[dict[str, str]] = {
-        "eta/bias": "N b^2 / E[YY]: squared bias of the policy gradient, as far as it shows, beside its variance.",
-        "eta/bias_errors": "The largest b^2 of a coefficient in its own standard errors.",
+        "eta/missed": "Share of the gradient that the policy gradient misses, as far as that shows (the largest).",
+        "eta/missed_errors": "The same in its standard errors, all of it.",
     }
 
     def init(self, space: Space) -> State:
         products, groups = np.full((3, len(space.layers)), PRIOR), self._groups(len(space.layers))
-        facts = {name: np.zeros(()) for name in ("pairs", "batches", "mean.batches", "nats")}
-        bias = {"mean": np.zeros(space.dim), **{name: np.zeros(groups) for name in ("bias.sum", "bias.squares")}}
-        return {"products": products, **facts, "bias.batches": np.zeros(()), **bias}
+        names = ("pairs", "batches", "mean.batches", "bias.batches", "nats")
+        bias = {name: np.zeros((3, groups)) for name in ("bias.sum", "bias.squares")}
+        return {"products": products, "mean": np.zeros((2, space.dim)), **{n: np.zeros(()) for n in names}, **bias}
 
     def _groups(self, layers: int) -> int:
         return layers if self.per == "layer" else 1
@@ -224,21 +227,31 @@ class MseCoefficients(Coefficients):
         """Layers' values [..., layers], added up where they have one coefficient."""
         return values if self.per == "layer" else values.sum(axis=-1, keepdims=True)
 
-    def bias(self, state: State) -> tuple[Any, Any]:
-        """(b^2 that is heeded, b^2 in its standard errors), of every coefficient."""
-        xp, seen = namespace(state["bias.sum"]), state["bias.batches"]
-        times = xp.maximum(seen, 1e-9)
+    def _seen(self, state: State) -> tuple[Any, Any]:
+        """(s, s - q and |E Y|^2 as measured; the same in their standard errors), [3, coefficients]."""
+        xp, times = namespace(state["bias.sum"]), at_least(state["bias.batches"], 1e-9)
         found, error = state["bias.sum"] / times, xp.sqrt(state["bias.squares"]) / times
-        sound = (found > 0) & (error > 0)
-        ratio = xp.where(sound, error / xp.where(sound, found, 1.0), xp.inf)
-        heeded = xp.where(sound, found * xp.maximum(1 - (self.strict * ratio) ** 2, 0.0), 0.0)
-        return heeded, xp.where(sound, 1 / xp.where(sound, ratio, 1.0), 0.0)
+        return found, xp.where(error > 0, found / xp.where(error > 0, error, 1.0), 0.0)
+
+    def signals(self, state: State) -> tuple[Any, Any, Any]:
+        """(s, q, p) as far as they are heeded, of every coefficient."""
+        xp, (found, errors) = namespace(state["bias.sum"]), self._seen(state)
+        sure = xp.maximum(1 - (self.strict / xp.where(errors > 0, errors, 1e-9)) ** 2, 0.0)
+        missed, square = found[1] * sure[1], found[2] * sure[2]
+        s = xp.maximum(xp.maximum(found[0], missed), TRACE)
+        q = s - missed
+        return s, q, xp.maximum(s - 2 * missed + square, q * q / s)
 
     def coefficients(self, space: Space, state: State) -> Array:
-        xp, (_, cross, square) = namespace(state["products"]), self._grouped(state["products"])
-        batch = state["pairs"] / xp.maximum(state["batches"], 1e-9)
-        found = -cross / (square + state["pairs"] * xp.maximum(batch - 1, 0.0) * self.bias(state)[0])
-        return xp.broadcast_to(found, (len(space.layers),))[None] if self.per == "whole" else found[None]
+        xp, (s, q, p) = namespace(state["products"]), self.signals(state)
+        xx, xy, yy = self._grouped(state["products"]) / at_least(state["pairs"], 1.0)
+        once = 1 / at_least(state["pairs"] / at_least(state["batches"], 1.0), 1.0)  # 1 / N
+        both = once * (xx - xy) + (1 - once) * q
+        own, plain = once * (xx - 2 * xy + yy) + (1 - once) * p, once * xx + (1 - once) * s
+        a, b = own * s - both * q, plain * q - both * s
+        sound = a + b > 0
+        share = xp.clip(xp.where(sound, a / xp.where(sound, a + b, 1.0), 1.0), 0.0, 1.0)
+        return (xp.zeros(len(space.layers)) + share - 1)[None]
 
     def weight_of_es(self, space: Space, state: State) -> Any:
         """What share of the estimate is ES's, over all layers: 0 the policy gradient alone, 1 ES alone."""
@@ -251,26 +264,28 @@ class MseCoefficients(Coefficients):
     ) -> tuple[State, Metrics]:
         assert means is not None
         xp, before = namespace(products), state["mean.batches"]
-        least = np.finfo(products.dtype).tiny
-        size = (2 * products[0] - 2 * products[1] + products[2]).sum() / count  # E[XX] + E[RR]
-        fresh = means.columns[1] / xp.sqrt(xp.maximum(size, least))
-        product = self._grouped(means.inner(fresh, state["mean"] / xp.maximum(before, 1e-9)))
+        size = xp.maximum(
+            (2 * products[0] - 2 * products[1] + products[2]).sum() / count, np.finfo(products.dtype).tiny
+        )
+        x, y = fresh = means.columns[:2] / xp.sqrt(size)
+        past_x, past_y = state["mean"] / at_least(before, 1.0)
+        crossed = (means.inner(x, past_y) + means.inner(y, past_x)) / 2
+        seen = self._grouped(xp.stack([means.inner(x, past_x), crossed, means.inner(y, past_y)]))
         known = xp.where(before > 0, 1.0, 0.0)
         keep = xp.where(known > 0, self.memory, 1.0)
-        following = {
-            "products": self.decay * state["products"] + products / xp.maximum(size, least),
+        learned = {
+            "products": self.decay * state["products"] + products / size,
             "pairs": self.decay * state["pairs"] + count,
             "batches": self.decay * state["batches"] + 1.0,
             "mean": self.memory * state["mean"] + fresh,
             "mean.batches": self.memory * before + 1.0,
-            "bias.sum": keep * state["bias.sum"] + known * product,
-            "bias.squares": keep**2 * state["bias.squares"] + known * product**2,
+            "bias.sum": keep * state["bias.sum"] + known * seen,
+            "bias.squares": keep**2 * state["bias.squares"] + known * seen**2,
             "bias.batches": keep * state["bias.batches"] + known,
         }
-        following = {**state, **following}
-        heeded, errors = self.bias(following)
-        share = count**2 * heeded.sum() * size / xp.maximum(products[2].sum(), least)
-        return following, {"eta/bias": share, "eta/bias_errors": errors.max()}
+        following = {**state, **learned}
+        s, q, _ = self.signals(following)
+        return following, {"eta/missed": (1 - q / s).max(), "eta/missed_errors": self._seen(following)[1][1].max()}
 
     def resized(self, state: State, nats: Any) -> State:
         xp, past, (xx, xy, yy) = namespace(state["products"]), state["nats"], state["products"]
@@ -278,6 +293,10 @@ class MseCoefficients(Coefficients):
         both, own, plain = xx - xy, xx - 2 * xy + yy, times * xx  # E[XR], E[RR], E[XX]
         products = xp.stack([plain, plain - both, plain - 2 * both + own])
         return {**state, "products": products, "nats": xp.where(nats > 0, nats, past)}
+
+
+def at_least(value: Any, least: float) -> Any:
+    return namespace(value).maximum(value, least)
 
 
 def packed(columns: Any) -> Any:
