@@ -21,7 +21,7 @@ import textwrap
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import UnionType
+from types import MappingProxyType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -297,10 +297,15 @@ def complaint(value: Any, hint: Any) -> str | None:
     return None if sound else f"must be {PLAIN[hint]}"
 
 
-def hints(cls: Any) -> dict[str, Any]:
+def hints(cls: Any) -> Mapping[str, Any]:
     """The types of a dataclass's fields, with what is annotated."""
+    return _hints(cls)
+
+
+@functools.lru_cache(maxsize=256)
+def _hints(cls: Any) -> Mapping[str, Any]:
     known = get_type_hints(cls, include_extras=True)
-    return {item.name: known[item.name] for item in dataclasses.fields(cls)}
+    return MappingProxyType({item.name: known[item.name] for item in dataclasses.fields(cls)})
 
 
 def help_texts(cls: Any) -> dict[str, str]:

@@ -63,7 +63,8 @@ class WithCritic:
         counted = {"iteration": xp.asarray(iteration), "time": xp.arange(horizon) / horizon}
         counted |= {"scale": xp.where(xp.asarray(scale) == 0, 1.0, scale), "earned": ends}
         counted["steps"] = xp.asarray(xp.where(xp.repeat(good, 2), rollouts.steps, 0).sum())
-        return Rows(pairs, counted | self.critic.shared(state, batch.pairs))
+        known = self.critic.shared(state, batch.pairs)
+        return Rows(pairs, counted | ({name: np.asarray(a) for name, a in known.items()} if xp is np else known))
 
     def advantages(self, xp: Any, pair: Pair, row: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """(A_t [..., 2, t] up to the longest episode's end, what the critic learns from the pair)."""

@@ -8,6 +8,7 @@ whole blocks get the same bits, and whoever holds whole subtrees may add them up
 import functools
 import itertools
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -237,8 +238,18 @@ def calm() -> Iterator[None]:
     Overflow in a wild member is found by looking at the result. OpenBLAS's own threads would spin for a tenth of a
     second after a product, on cores that the next episodes need, and a sum split over them depends on their number.
     """
-    with np.errstate(all="ignore"), _libraries(len(sys.modules)).limit(limits=1, user_api="blas"):
+    if getattr(_here, "calm", False):
         yield
+        return
+    with np.errstate(all="ignore"), _libraries(len(sys.modules)).limit(limits=1, user_api="blas"):
+        _here.calm = True
+        try:
+            yield
+        finally:
+            _here.calm = False
+
+
+_here = threading.local()
 
 
 @functools.lru_cache(maxsize=1)

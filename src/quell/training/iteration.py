@@ -70,7 +70,8 @@ class Trainer:
             shape = self._shape(state, metric)
         episodes, rollouts = self._play(state, shape)
         batch = Batch(state.theta, episodes, rollouts, metric)
-        moved, row = self._update(state, batch)
+        with calm():
+            moved, row = self._update(state, batch)
         bad = bool(row["trouble/bad_pairs"] or row["trouble/skipped"])
         troubled = bad or bool(row.get("trouble/cv_dropped"))
         elapsed, steps = time.perf_counter() - started, int(rollouts.steps.sum())
@@ -143,10 +144,9 @@ class Trainer:
             theta, memory = state.theta, state.estimator
             estimated = estimate(self.config.estimator, self.problem, batch, memory, total=engine.total, theta=theta)
             norm = float(np.linalg.norm(estimated.gradient.astype(np.float64)))
-            with calm():
-                seen = dataclasses.replace(context, surrogate=estimated.surrogate, share=estimated.share)
-                theta, step, facts = rule.step(theta, estimated.gradient, state.step, seen)
-                theta = np.asarray(theta, np.float32)  # a user's step may compute in double precision
+            seen = dataclasses.replace(context, surrogate=estimated.surrogate, share=estimated.share)
+            theta, step, facts = rule.step(theta, estimated.gradient, state.step, seen)
+            theta = np.asarray(theta, np.float32)  # a user's step may compute in double precision
             row |= {name: float(value) for name, value in facts.items()} | {"update/share": float(estimated.share)}
             sound = np.isfinite(norm) and np.isfinite(theta).all() and is_finite(step)
             if not good.any() or not sound:

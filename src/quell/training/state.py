@@ -62,6 +62,8 @@ class TrainState:
 
     def current(self, step: Step) -> Step:
         """The step with these changes."""
+        if not self.changes:
+            return step
         changed: Step = registry.tidy(registry.replace(step, self.changes, "step."))
         return changed
 
@@ -87,7 +89,7 @@ class TrainState:
         return config.finished(self.steps, self.best.score if self.best else -math.inf)
 
     def to_checkpoint(self, config: Config) -> Saved:
-        memory = {f"estimator.{name}": value for name, value in self.estimator.items()}
+        memory = {f"estimator.{name}": np.asarray(value) for name, value in self.estimator.items()}
         arrays = {"theta": self.theta, **to_arrays(self.step), **memory}
         arrays |= {"obs.total": self.obs.total, "obs.squares": self.obs.squares}
         arrays |= {f"{CHANGED}{name}": np.array([value]) for name, value in self.changes.items()}

@@ -93,13 +93,14 @@ Schedule = Literal["constant", "linear"]
 
 
 def scheduled(rate: float, schedule: Schedule, steps: Any, budget: int) -> Any:
-    """How a rate falls over the budget: what it is after `steps` environment steps (optax's schedules)."""
-    import optax
-
+    """How a rate falls over the budget: what it is after `steps` environment steps, in single precision as in optax."""
     if schedule == "constant":
         return float(rate)
-    now = optax.linear_schedule(rate, 0.0, budget)(steps)
-    return float(now) if isinstance(steps, int) else now
+    if not isinstance(steps, int):
+        xp = namespace(steps)
+        return rate * (1 - xp.clip(steps, 0, budget) / budget)
+    past = np.float32(min(max(steps, 0), budget)) / np.float32(budget)
+    return float(np.float32(rate) * (np.float32(1) - past))
 
 
 def to_arrays(state: Any) -> dict[str, Array]:

@@ -148,11 +148,11 @@ class NetworkCritic:
         trained = {name + kind: state[name + kind] for name in self._weights for kind in ("", ".mean", ".square")}
         targets = (state["critic.target"].reshape(-1) - state["critic.centre"]) / state["critic.spread"]
         inputs = state["critic.seen"].reshape(-1, state["critic.seen"].shape[-1])
-        moved, time = _train(self)(
+        # Not waited for: it goes on while the next episodes are played.
+        moved = _train(self)(
             trained, state["critic.time"].astype(np.float32), inputs, targets.astype(np.float32), chosen
         )
-        new = {name: xp.asarray(value) for name, value in moved.items()}
-        return {**state, **new, "critic.time": xp.asarray(time, state["critic.time"].dtype)}
+        return {**state, **moved, "critic.time": xp.asarray(state["critic.time"] + self.updates)}
 
 
 @functools.lru_cache(maxsize=8)
@@ -165,7 +165,7 @@ def _train(critic: NetworkCritic) -> Callable[..., Any]:
         return jnp.square(critic._forward(jnp, weights, inputs)[:, 0] - targets).mean()
 
     @jax.jit
-    def train(state: dict[str, Any], time: Any, inputs: Any, targets: Any, chosen: Array) -> tuple[dict[str, Any], Any]:
+    def train(state: dict[str, Any], time: Any, inputs: Any, targets: Any, chosen: Array) -> dict[str, Any]:
         names = [name for name in state if not name.endswith((".mean", ".square"))]
 
         def one(carried: Any, rows: Any) -> tuple[Any, None]:
@@ -180,7 +180,7 @@ def _train(critic: NetworkCritic) -> Callable[..., Any]:
                 following[f"{name}.mean"], following[f"{name}.square"] = mean, square
             return (following, time), None
 
-        return jax.lax.scan(one, (state, time), chosen)[0]
+        return jax.lax.scan(one, (state, time), chosen)[0][0]
 
     return train
 
