@@ -289,3 +289,22 @@ def test_without_a_screen_one_line_says_so(
     monkeypatch.setenv("SDL_VIDEODRIVER", "x11")
     assert main(["play", "zoo:swimmer", "--live"]) == 2
     assert "no window can be opened here" in capsys.readouterr().err
+
+
+SKIES = """
+import numpy as np
+import quell
+from quell.tasks.base import SKY
+from quell.video import choose_renderer
+choose_renderer(quell.task("halfcheetah"))
+for name in ("halfcheetah", "inverted-pendulum"):
+    simulator = quell.task(name, horizon=5).simulator(1)
+    simulator.reset([np.random.default_rng(0)])
+    (picture,) = simulator.pictures([simulator.pose()], 20, 64, 48)
+    assert np.abs(picture[2, 2] - np.array(SKY)).max() < 20, (name, picture[2, 2])
+"""
+
+
+def test_behind_every_robot_is_a_sky() -> None:
+    """Also where the model has none, which MuJoCo would draw black."""
+    in_a_process_of_its_own("-c", SKIES)

@@ -18,6 +18,7 @@ LOWEST, HIGHEST = 8.0, 40.0  # degrees by which the camera looks down
 SIDE = (90.0, 12.0)  # where a model has no camera that follows: from its right-hand side, and a little above
 SMOOTH = 0.5  # seconds over which the camera averages where the robot is
 LIGHT = (0.5, 0.35, -1.4)  # where it shines, and how far away it stands, in heights of the picture
+GROUND = (int(mujoco.mjtGeom.mjGEOM_PLANE), int(mujoco.mjtGeom.mjGEOM_HFIELD))
 FOLLOWING = (int(mujoco.mjtCamLight.mjCAMLIGHT_TRACK), int(mujoco.mjtCamLight.mjCAMLIGHT_TRACKCOM))
 
 
@@ -49,6 +50,8 @@ class Studio:
         self._camera.lookat[:] = place + self._offset
         self.renderer.update_scene(self._data, self._camera)
         self._light()
+        if not (self._model.tex_type == mujoco.mjtTexture.mjTEXTURE_SKYBOX).any():
+            self._hang_a_sky()
         return np.array(self.renderer.render())
 
     def mask(self, seconds: float) -> Array:
@@ -64,6 +67,18 @@ class Studio:
         for light in scene.lights[: scene.nlight]:
             if not light.headlight:  # shadows fall near the place below it
                 light.pos[:] = self._camera.lookat - np.array(LIGHT) * self._model.stat.extent
+
+    def _hang_a_sky(self) -> None:
+        """A wall far behind the robot, where the model would leave the background black."""
+        scene, camera, size = self.renderer.scene, self._camera, 20 * self._model.stat.extent
+        right, up = axes(camera.azimuth, camera.elevation)
+        towards = np.cross(right, up)
+        wall, colour = scene.geoms[scene.ngeom], np.array([*SKY, 255]) / 255
+        across = np.stack([right, up, towards], axis=1).ravel()
+        box = np.array([size, size, 0.01 * size]), camera.lookat - towards * size / 2, across
+        mujoco.mjv_initGeom(wall, mujoco.mjtGeom.mjGEOM_BOX, *box, colour.astype(np.float32))
+        wall.emission, wall.specular = 0, 0
+        scene.ngeom += 1
 
     def _take(self, pose: Array) -> None:
         self._data.qpos[:] = pose
@@ -143,7 +158,10 @@ def dressed(model: Any, width: int, height: int) -> Any:
     model.vis.global_.offwidth, model.vis.global_.offheight = width, height
     model.vis.global_.fovy = FOV
     model.vis.quality.shadowsize, model.vis.map.shadowclip = 1024, 2.0
-    model.vis.headlight.ambient[:], model.vis.headlight.diffuse[:], model.vis.headlight.specular[:] = 0.42, 0.35, 0.1
+    model.vis.headlight.active = True
+    ambient, diffuse = (0.42, 0.35) if model.nlight else (0.85, 0.2)
+    model.vis.headlight.ambient[:], model.vis.headlight.diffuse[:] = ambient, diffuse
+    model.vis.headlight.specular[:] = 0.1
     model.vis.rgba.haze[:] = (*np.array(SKY) / 255, 1)
     for texture in range(model.ntex):
         paint(model, texture)
@@ -154,14 +172,15 @@ def dressed(model: Any, width: int, height: int) -> Any:
         model.light_dir[light] = np.array(LIGHT) / np.linalg.norm(LIGHT)
         model.light_diffuse[light], model.light_specular[light], model.light_ambient[light] = 0.5, 0.15, 0.0
         model.light_castshadow[light] = True
-    for geom in np.flatnonzero(model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE):
-        model.geom_size[geom, :2] = 0  # without end: runs are longer than most floors
-        model.geom_rgba[geom] = (1, 1, 1, 1)
+    for geom in np.flatnonzero(np.isin(model.geom_type, GROUND)):
         material = model.geom_matid[geom]
+        model.geom_rgba[geom, :3] = 1 if material >= 0 else np.array(FLOOR) / 255
         if material >= 0:
             model.mat_rgba[material] = (1, 1, 1, 1)
             model.mat_texuniform[material], model.mat_texrepeat[material] = True, (0.5, 0.5)
             model.mat_reflectance[material] = model.mat_specular[material] = 0
+        if model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_PLANE:
+            model.geom_size[geom, :2] = 0  # without end: runs are longer than most floors
     return model
 
 
