@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import shlex
 import subprocess
 from pathlib import Path
 
+import gymnasium
 import pytest
 
 import quell
-from quell import cli
+from quell import cli, words
 from quell.config import KEYWORDS, flatten
 from quell.errors import UsageError, as_flags, did_you_mean, flag, resuming
 from quell.keywords import Settings
+from quell.presets import METHODS
 from quell.runs import Run
 from quell.training.methods import make_config
 from quell.words import ELSEWHERE
@@ -89,7 +92,7 @@ def test_a_refusal_lists_all_that_is_read() -> None:
     with pytest.raises(UsageError, match="what other libraries call so is 'callbacks' here"):
         quell.train("lqr", callback=None)  # type: ignore[call-overload]
     known = {*flatten(make_config("lqr", "es")), *KEYWORDS, *Settings.__annotations__, "jobs", "episodes", "config"}
-    assert {name for names in ELSEWHERE.values() for name in names} <= known | {"trials", "seeds"}
+    assert {name for names in ELSEWHERE.values() for name in names} <= known | {"trials", "seeds", "seconds"}
     assert not {*ELSEWHERE} & {*Settings.__annotations__}, "what is a word of ours is answered by itself"
 
 
@@ -127,13 +130,48 @@ def test_words_of_other_libraries_are_answered_by_every_command(capsys: pytest.C
         assert said in capsys.readouterr().err
 
 
+def test_commands_and_methods_of_other_libraries(capsys: pytest.CaptureFixture[str]) -> None:
+    assert set(words.COMMANDS.values()) <= set(cli.COMMANDS)
+    assert not words.COMMANDS.keys() & {*cli.COMMANDS, *cli.RENAMED}
+    assert not words.METHODS.keys() & METHODS.keys()
+    for command, said in (
+        ("enjoy --algo ppo", "what other libraries call 'enjoy' is `quell play` here"),
+        ("train CartPole-v1 -n 50000", "options have two dashes, and there is no -n: .* is --steps here"),
+        ("train CartPole-v1 --method sac", "unknown method 'sac': methods that learn from a memory of old steps"),
+        ("eval zoo:swimmer --algo ppo", "takes the folder of a run"),
+    ):
+        assert cli.main(command.split()) == 2
+        assert re.search(said, capsys.readouterr().err)
+
+
+def test_objects_of_other_libraries(tmp_path: Path) -> None:
+    with pytest.raises(AttributeError, match=r"no attribute 'PPO': quell.train\(task, method='ppo'\)"):
+        quell.PPO  # noqa: B018
+    with pytest.raises(AttributeError, match=r"no attribute 'nothing'$"):
+        quell.nothing  # noqa: B018
+    result = quell.load("zoo:swimmer")
+    for name, said in (("predict", "result.policy.predict"), ("save", "quell.load"), ("learn", "quell.resume")):
+        with pytest.raises(AttributeError, match=f"a result has no '{name}': .*{said}"):
+            getattr(result, name)
+    assert not hasattr(result, "nothing")
+    assert copy.copy(result).theta is result.theta
+    several = gymnasium.make_vec("CartPole-v1", num_envs=2)
+    for given in (several, lambda: several, [lambda: gymnasium.make("CartPole-v1")]):
+        with pytest.raises(UsageError, match=r"one is enough: quell makes as many"):
+            quell.train(given, out=tmp_path)
+    with pytest.raises(UsageError, match=r"must be a number \(`schedule='linear'` lets it fall"):
+        quell.train("CartPole-v1", method="es", lr=lambda left: left, out=tmp_path)  # type: ignore[call-overload]
+    with pytest.raises(UsageError, match="are always written"):
+        quell.train("CartPole-v1", log="tensorboard", out=tmp_path)
+
+
 def test_help_and_version_are_commands_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["version"]) == 0
     assert capsys.readouterr().out == f"quell {quell.__version__}\n"
     assert cli.main(["help"]) == 0
     assert "usage: quell COMMAND" in capsys.readouterr().out
-    for words in (["help", "zoo"], ["help", "nothing"]):
-        assert cli.main(words) == 2
+    for wrong in (["help", "zoo"], ["help", "nothing"]):
+        assert cli.main(wrong) == 2
     with pytest.raises(SystemExit) as done:
         cli.main(["help", "eval"])
     assert done.value.code == 0

@@ -86,7 +86,9 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(_MODULES[name])
     if name not in _HOME:
-        raise AttributeError(f"module 'quell' has no attribute {name!r}")
+        known = name in ("PPO", "TRPO", "ES", "ARS")
+        hint = f": quell.train(task, method={name.lower()!r}) trains with it" if known else ""
+        raise AttributeError(f"module 'quell' has no attribute {name!r}{hint}")
     return getattr(importlib.import_module(_HOME[name]), name)
 
 

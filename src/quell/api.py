@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Literal, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
 from quell import registry, tasks, zoo
 from quell.config import STRATEGIES, Config, Preset, replace
@@ -40,6 +40,7 @@ from quell.training.methods import (
 from quell.training.state import learned
 from quell.training.trained import TrainedPolicy
 from quell.types import Array, Episodes, Rollouts
+from quell.words import RESULT
 
 Checkpoint = Literal["newest", "best"]
 
@@ -61,6 +62,12 @@ class Result:
     """Highest mean return with mean actions of all evaluations so far."""
     signal: int = 0
     """The number of the signal that stopped the run early, if one did."""
+
+    if not TYPE_CHECKING:  # which would take any name for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            answer = f": {RESULT[name]}" if name in RESULT else ""
+            raise AttributeError(f"a result has no {name!r}{answer}")
 
     @property
     def theta(self) -> Array:

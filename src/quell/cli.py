@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 
-from quell import __version__
+from quell import __version__, words
 from quell.errors import QuellError, as_flags, did_you_mean, explained
 from quell.limits import free_memory, gib
 from quell.terminal.stopping import heard
@@ -67,6 +67,8 @@ def main(arguments: list[str] | None = None) -> int:
     command, *rest = [*arguments[1:], "--help"] if arguments[0] == "help" else arguments
     if command in RENAMED:
         return _fail(f"`quell {command}` is now {RENAMED[command]}", 2)
+    if command not in COMMANDS and command in words.COMMANDS:
+        return _fail(f"what other libraries call {command!r} is `quell {words.COMMANDS[command]}` here", 2)
     if command not in COMMANDS:
         return _fail(f"unknown command {command!r}{did_you_mean(command, COMMANDS)}; `quell --help` lists them", 2)
     if "" in rest:

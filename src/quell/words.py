@@ -6,8 +6,9 @@ from quell.errors import as_flags
 
 ELSEWHERE = {
     **{"algo": ("method",), "algorithm": ("method",), "env_kwargs": ("task_settings",), "optimizer": ("step",)},
-    **dict.fromkeys(("total_timesteps", "n_timesteps", "timesteps", "max_steps", "num_timesteps"), ("steps",)),
-    **dict.fromkeys(("n_envs", "num_envs", "num_workers", "num_actors", "n_jobs"), ("workers", "jobs")),
+    **dict.fromkeys(("total_timesteps", "n_timesteps", "timesteps", "num_timesteps", "n"), ("steps", "seconds")),
+    **dict.fromkeys(("n_envs", "num_envs", "num_workers", "num_actors", "n_jobs", "num_threads"), ("workers", "jobs")),
+    **dict.fromkeys(("save_path", "model_path", "f"), ("out",)),
     **dict.fromkeys(("learning_rate", "stepsize", "alpha", "center_learning_rate"), ("lr", "kl")),
     **dict.fromkeys(("popsize", "population_size", "n_delta"), ("pairs",)),
     **dict.fromkeys(("noise_std", "delta_std", "stdev", "stdev_init"), ("sigma",)),
@@ -41,6 +42,8 @@ _NETWORK = (
     "`hidden=[64, 64]` and `activation='tanh'` say what the network is",
     "--hidden 64 64 and --activation tanh say what the network is",
 )
+_RUN = ("a run knows its method", "this takes the folder of a run, which knows its method: quell eval runs")
+_UNSEEN = ("nothing is drawn unless a film is asked for",) * 2
 _RESUME = ("quell.resume(path) continues a run", "`quell resume RUN` continues a run")
 _LIVE = ("`quell play RUN --live` shows a policy as it acts", "`quell play RUN --live` shows a policy as it acts")
 _WANDB = ("`log='wandb'`", "--log wandb (needs the extra wandb)")
@@ -56,6 +59,8 @@ SENTENCES: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("verbose", "quiet", "progress_bar", "progress"), _QUIET),
     **dict.fromkeys(("deterministic", "stochastic"), _MEAN),
     **dict.fromkeys(("env", "env_id", "environment", "task"), _TASK),
+    **dict.fromkeys(("algo", "algorithm"), _RUN),
+    **dict.fromkeys(("no_render", "headless"), _UNSEEN),
     **dict.fromkeys(("device", "cuda", "gpu", "num_gpus"), _CPU),
     **dict.fromkeys(("tensorboard_log", "tensorboard"), _TENSORBOARD),
     **dict.fromkeys(("policy_kwargs",), _NETWORK),
@@ -67,6 +72,40 @@ SENTENCES: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("ent_coef", "entropy_coef"), _ENTROPY),
 }
 """What there is no setting for -> what to do instead: in Python, and on the command line."""
+
+
+COMMANDS = {
+    **dict.fromkeys(("enjoy", "watch", "render", "record"), "play"),
+    **dict.fromkeys(("evaluate", "test"), "eval"),
+    **dict.fromkeys(("plot", "plot_train", "plot-train", "logs", "tensorboard"), "report"),
+    **dict.fromkeys(("optimize", "hyperopt", "optimise"), "tune"),
+    **dict.fromkeys(("continue", "load"), "resume"),
+    **{"learn": "train", "fit": "train", "run": "train", "save": "export", "info": "doctor", "check": "doctor"},
+}
+"""What other libraries call a command -> what it is called here."""
+
+_OFF = "methods that learn from a memory of old steps are not here; `ppo`, `trpo` and the default learn from fresh ones"
+_ES = "of evolution strategies there are `es`, `ars` and the default, natural-cv"
+METHODS = {
+    **dict.fromkeys(("sac", "td3", "ddpg", "dqn", "qrdqn", "tqc", "crossq"), _OFF),
+    **dict.fromkeys(("pgpe", "snes", "xnes", "cem", "cma", "cmaes", "cma-es", "cosyne"), _ES),
+    **dict.fromkeys(("a2c", "a3c", "acktr"), "its successor here is `ppo`"),
+    **dict.fromkeys(("openes", "open-es", "openai-es", "openaies"), "it is `es` here"),
+}
+"""What somebody may ask for by name that is not here -> what there is."""
+
+RESULT = {
+    "predict": "result.policy.predict(obs), or result.policy(obs)",
+    "learn": "quell.resume(result.path, steps=2_000_000) trains on",
+    "save": "a run is saved as it goes, in result.path; quell.load(result.path) has it again",
+    "get_env": "result.task is what it was trained on",
+    "set_env": "quell.evaluate(result, env=...) plays elsewhere, and result.policy.on(env) acts there",
+    "get_parameters": "result.theta",
+    "policy_class": "result.config.policy",
+    "logger": "result.history has every iteration's metrics",
+    "num_timesteps": "result.steps",
+}
+"""What other libraries' models have -> where it is here."""
 
 
 def called_here(name: str, known: Collection[str], shown: Callable[[str], str], *, flags: bool) -> str | None:

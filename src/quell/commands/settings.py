@@ -16,6 +16,7 @@ from quell.config import STRATEGIES, Config, Unread, flatten, full_name
 from quell.errors import UsageError, did_you_mean, flag
 from quell.rollout import Compute
 from quell.tasks.base import Task
+from quell.words import called_here
 
 Field = tuple[str, Any, Any]
 """As `make_dataclass` takes it."""
@@ -110,6 +111,9 @@ def parse(
 
 def _spelled_out(word: str, config: Config, engine: str, shared: set[str]) -> str:
     """A flag with its full name; one that nothing chosen reads is refused."""
+    if re.fullmatch(r"-[A-Za-z]", word) and word != "-h":
+        answer = called_here(word[1:], ["steps", "out"], flag, flags=True)
+        raise UsageError(f"options have two dashes, and there is no {word}{f': {answer}' if answer else ''}")
     if not word.startswith("--") or word in ("--", "--help"):
         return word
     given, equals, value = word.partition("=")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, Protocol
 
-from quell import registry
+from quell import registry, words
 from quell.errors import UsageError, did_you_mean
 from quell.estimate import Estimator
 from quell.estimate.actor_critic import ActorCritic
@@ -155,7 +155,7 @@ def method_name(name: str) -> str:
     head, *switches = name.lower().split("+")
     key = "+".join([head, *sorted(switches, key="sam".find)])
     if key not in METHODS:
-        hint = did_you_mean(name, METHODS)
+        hint = f": {words.METHODS[head]}" if head in words.METHODS else did_you_mean(name, METHODS)
         if head == "ppo" and switches:
             hint = f" (the paper's switches are those of {key.replace('ppo', 'ppo-paper', 1)!r})"
         raise UsageError(f"unknown method {name!r}{hint}; `quell list methods` lists them all")

@@ -136,6 +136,8 @@ LOGGERS: dict[str, type[Logger]] = {logger.name: logger for logger in (Wandb, Ml
 def find_loggers(names: Sequence[str]) -> list[type[Logger]]:
     """Loggers by name; complains about those that there are not, or that are not installed."""
     for name in names:
+        if name in ("tensorboard", "csv", "stdout", "json"):
+            raise UsageError(f"{name} needs no logger: TensorBoard's files, metrics.csv and .jsonl are always written")
         if name not in LOGGERS:
             raise UsageError(f"unknown logger {name!r}{did_you_mean(name, LOGGERS)}; there are: {', '.join(LOGGERS)}")
         require(name, f"logging to {name}")

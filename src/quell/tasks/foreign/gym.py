@@ -72,7 +72,7 @@ class Source:
         except Exception as error:
             raise EnvironmentFailure(f"{name} could not make an environment: {describe(error)}") from error
         if not isinstance(env, gymnasium.Env):
-            raise UsageError(f"{name} returned {type(env).__name__}, not a gymnasium.Env")
+            raise UsageError(f"{name} returned {_named(env)}, not a gymnasium.Env")
         return env
 
     def _make_registered(self) -> Any:
@@ -263,7 +263,7 @@ def from_env(env: Any, *, name: str = "", horizon: int = 0, **kwargs: Any) -> Gy
             return Source(spec=env.spec.to_json()).task(name, horizon)
         own = functools.partial(copy.deepcopy, env)
     elif not callable(env):
-        raise UsageError(f"expected an environment or a function that makes one, got {type(env).__name__}")
+        raise UsageError(f"expected an environment or a function that makes one, got {_named(env)}")
     elif factory := _importable(env):
         return Source(factory=factory, path=_folder(env.__module__), kwargs=given).task(name or factory, horizon)
     try:
@@ -272,6 +272,12 @@ def from_env(env: Any, *, name: str = "", horizon: int = 0, **kwargs: Any) -> Gy
         refused = f"{type(env).__name__} cannot be sent to worker processes ({error})"
         raise UsageError(f"{refused}: pass a function that makes it") from error
     return Source(own=own, kwargs=given).task(name or f"own:{_name(env)}", horizon)
+
+
+def _named(env: Any) -> str:
+    """What an object that is no environment is called, and what to do about several in one."""
+    several = isinstance(env, list | tuple) or hasattr(env, "num_envs")
+    return type(env).__name__ + (" (one is enough: quell makes as many as it has workers for)" if several else "")
 
 
 def _is_registered(spec: Any) -> bool:
