@@ -92,7 +92,12 @@ def test_a_refusal_lists_all_that_is_read() -> None:
     with pytest.raises(UsageError, match="what other libraries call so is 'callbacks' here"):
         quell.train("lqr", callback=None)  # type: ignore[call-overload]
     known = {*flatten(make_config("lqr", "es")), *KEYWORDS, *Settings.__annotations__, "jobs", "episodes", "config"}
-    assert {name for names in ELSEWHERE.values() for name in names} <= known | {"trials", "seeds", "seconds"}
+    assert {name for names in ELSEWHERE.values() for name in names} <= known | {
+        "trials",
+        "seeds",
+        "seconds",
+        "estimator.lr",
+    }
     assert not {*ELSEWHERE} & {*Settings.__annotations__}, "what is a word of ours is answered by itself"
 
 
@@ -137,6 +142,8 @@ def test_commands_and_methods_of_other_libraries(capsys: pytest.CaptureFixture[s
     for command, said in (
         ("enjoy --algo ppo", "what other libraries call 'enjoy' is `quell play` here"),
         ("train CartPole-v1 -n 50000", "options have two dashes, and there is no -n: .* is --steps here"),
+        ("train CartPole-v1 --method ppo --learning-rate 1e-3", "is --estimator.lr here"),
+        ("train CartPole-v1 --method es --learning-rate 1e-3", "is --lr here"),
         ("train CartPole-v1 --method sac", "unknown method 'sac': methods that learn from a memory of old steps"),
         ("eval zoo:swimmer --algo ppo", "takes the folder of a run"),
     ):

@@ -9,7 +9,7 @@ ELSEWHERE = {
     **dict.fromkeys(("total_timesteps", "n_timesteps", "timesteps", "num_timesteps", "n"), ("steps", "seconds")),
     **dict.fromkeys(("n_envs", "num_envs", "num_workers", "num_actors", "n_jobs", "num_threads"), ("workers", "jobs")),
     **dict.fromkeys(("save_path", "model_path", "f"), ("out",)),
-    **dict.fromkeys(("learning_rate", "stepsize", "alpha", "center_learning_rate"), ("lr", "kl")),
+    **dict.fromkeys(("learning_rate", "stepsize", "alpha", "center_learning_rate"), ("estimator.lr", "lr", "kl")),
     **dict.fromkeys(("popsize", "population_size", "n_delta"), ("pairs",)),
     **dict.fromkeys(("noise_std", "delta_std", "stdev", "stdev_init"), ("sigma",)),
     **dict.fromkeys(("n_steps", "num_steps"), ("batch_steps",)),
