@@ -90,7 +90,8 @@ def learning(arguments: Arguments) -> None:
     for other in list(METHODS)[1:] if arguments.seeds > 1 else ():
         chance, said = verdict(scores["natural-cv"], scores[other])
         assert chance is not None
-        print(f"P(natural-cv above {other}) = {chance.value:.2f} [{chance.low:.2f}, {chance.high:.2f}]: {said}")
+        told = f"{chance.value:.2f} [{chance.low:.2f}, {chance.high:.2f}]"
+        print(f"a run of natural-cv ends above one of {other} with probability {told}: {said} (rank test, 5%)")
     figure = arguments.out / f"compare-{arguments.task}.png"
     curves(runs, figure, title=f"{arguments.task}: {', '.join(METHODS)}, each with its own settings")
     print(f"figure       {figure}")

@@ -68,7 +68,7 @@ def test_a_signal_stops_several_seeds_and_says_which(number: int, code: int, tmp
         _, errors = process.communicate()
         patience.cancel()
     assert process.returncode == code, errors
-    assert "stopped; the same command goes on" in errors
+    assert "stopped; the same command continues" in errors
     run = quell.runs.Run(folder / "seed0")
     assert checkpoint.iterations(run.checkpoints)[-1] == len(list(run.metrics())) > 0
     assert not (folder / "seed1").exists(), "the next is not begun"

@@ -16,7 +16,7 @@ from quell.threads import cores
 
 DESCRIPTION = """Train methods with their tuned settings on several tasks and seeds, and write a table (scores of mean
 actions, who is above whom, time, published scores) and a figure to OUT. Finished runs are not repeated: the same
-command goes on where it stopped."""
+command continues where it stopped."""
 TASKS = (
     *("halfcheetah", "hopper", "walker2d", "swimmer", "ant", "humanoid"),
     *("inverted-pendulum", "inverted-double-pendulum", "lqr", "lqr-302", "bipedalwalker"),
@@ -74,7 +74,7 @@ def main(arguments: list[str]) -> int:
     require("plot", "the benchmark's figure")
     code = 0 if parsed.render else _train(parsed)
     if code > 128:
-        say("stopped; the same command goes on, with --render it shows what there is")
+        say("stopped; the same command continues, with --render it shows what there is")
         return code
     tell(render(parsed.out, parsed.methods))
     return code

@@ -18,7 +18,7 @@ from quell.terminal.streams import tell
 
 DESCRIPTION = """Write one HTML page that opens offline: final returns with intervals and verdicts, learning curves to
 switch, zoom and hover, tables beside the paper's numbers, variance measurements, settings and films. Runs that differ
-in their seed alone are averaged, all others told apart by what differs. PATHS are run folders, folders with runs, all
+in their seed alone are averaged, all others are named by what differs. PATHS are run folders, folders with runs, all
 of which are shown and the newest named, or folders with results of `quell paper` and `quell variance`."""
 
 

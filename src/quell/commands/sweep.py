@@ -21,7 +21,7 @@ and print a table: mean actions of the final policies on fresh episodes. Other s
 
   quell sweep hopper --method es --grid lr=0.01,0.03 sigma=0.02,0.05 --random 3 --seeds 3 --steps 1e5
 
-Finished runs are not repeated: the same command, or a larger grid, goes on where it stopped. Records go to
+Finished runs are not repeated: the same command, or a larger grid, continues where it stopped. Records go to
 OUT/NAME/records.jsonl.gz, which `quell report OUT/NAME` shows."""
 
 
@@ -75,5 +75,5 @@ def run(
     show(*sweep.rows())
     tell(f"mean actions, {episodes} fresh episodes of each final policy; records in {sweep.out / archive.PACKED}")
     if any(outcome.status == "stopped" for outcome in outcomes):
-        say("stopped; the same command goes on")
+        say("stopped; the same command continues")
     return code

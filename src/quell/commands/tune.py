@@ -26,8 +26,8 @@ from quell.threads import cores
 DESCRIPTION = """Search for a method's main settings, on seeds from 100 up, which no result is reported on: every trial
 once, the best of them with three more seeds. Trials are drawn at random, or learn from each other (--sampler tpe);
 most are given up after a ninth or a third of the budget (--pruner halving). Several tasks are a family that shares its
-settings, judged by mean rank. Finished runs are not repeated: the same command goes on where it stopped. Records and a
-table go to OUT/METHOD, with the best settings as a file for `quell train --config`."""
+settings, judged by mean rank. Finished runs are not repeated: the same command continues where it stopped. Records and
+a table go to OUT/METHOD, with the best settings as a file for `quell train --config`."""
 
 
 @dataclass(frozen=True)
@@ -96,5 +96,5 @@ def _train(jobs: Sequence[Job], count: int) -> None:
     """Do the jobs of one stage; a signal ends the search here."""
     runner = Runner(count, CampaignDisplay({job.title: 1.0 for job in jobs}))
     if (code := runner.exit_code(runner.run(jobs))) > 128:
-        say("stopped; the same command goes on")
+        say("stopped; the same command continues")
         sys.exit(code)
