@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 
 import make_front
 from pages import ROOT
 from printed import page
+
+from quell import zoo
+from quell.presets import METHODS
 
 README = (ROOT / "README.md").read_text()
 
@@ -33,3 +37,19 @@ def test_the_first_minutes_are_as_they_were_timed() -> None:
     assert round(sum(facts["seconds"].values()), 1) == facts["total"] < 180
     told = f"took {facts['total']:.0f} seconds on {facts['cores']} cores that had others' work to do as well (a load of"
     assert f"{told} {max(facts['load']):.0f};" in page("docs/install.md")
+
+
+def test_every_policy_that_comes_along_has_a_film() -> None:
+    """Small ones: all of them are fetched with the start page."""
+    films = {path.stem: path.stat().st_size for path in (ROOT / "docs/films").glob("*.gif")}
+    assert films.keys() == set(zoo.names())
+    assert max(films.values()) < 1.2e6
+    assert sum(films.values()) < 12e6
+    assert all(f"films/{name}.gif" in (ROOT / "docs/index.md").read_text() for name in films)
+
+
+def test_every_method_has_its_pseudocode() -> None:
+    text = (ROOT / "docs/algorithms.md").read_text()
+    headings = " ".join(line for line in text.splitlines() if line.startswith("## "))
+    for name in METHODS:
+        assert re.search(rf"[ ,]{name.partition('+')[0]}\b", headings), name

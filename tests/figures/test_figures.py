@@ -173,6 +173,13 @@ def test_panels(tmp_path: Path, drawn: list[Any]) -> None:
     assert ">Swimmer</text>" in (tmp_path / "p.svg").read_text()
 
 
+def test_against_seconds_only_what_was_timed_has_a_panel(drawn: list[Any], tmp_path: Path) -> None:
+    panels = {task: {"es": [made_up(task, "es", 0, 5.0)]} for task in ("swimmer", "hopper")}
+    for seconds, titles in (({("hopper", "es"): 3.0}, ["hopper"]), ({}, ["swimmer", "hopper"])):
+        curve_panels(panels, tmp_path / "a.png", seconds=seconds)
+        assert [axes.get_title() for axes in drawn[-1].axes if axes.get_visible()] == titles
+
+
 def test_a_panel_says_whose_episodes_were_cut(tmp_path: Path, drawn: list[Any]) -> None:
     """Where some methods' were and some were not, whose returns cannot be compared."""
     plain, cut = made_up("swimmer", "es", 0, 100), made_up("swimmer", "cv", 0, 25, train_horizon=250)

@@ -55,10 +55,13 @@ def curve_panels(
     """One panel per title: return while training, mean and standard deviation over seeds.
 
     `within_reach`: what falls far below where it started leaves the panel, so that the rest can be seen.
-    `seconds`: drawn against time then, where that is known.
+    `seconds`: drawn against time then, where that is known; a task of which it is not known has no panel.
     """
     from matplotlib.lines import Line2D
 
+    if seconds is not None:
+        timed = {task: panel for task, panel in panels.items() if any((task, name) in seconds for name in panel)}
+        panels = timed or panels
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
     figure = new_figure(2.6 * columns + 0.4, 2.15 * rows + 0.5)
