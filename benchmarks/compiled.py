@@ -78,7 +78,7 @@ def _two(trainer: Trainer, state: Any) -> tuple[Callable[[], Any], Callable[[], 
             return sum_inside(estimator, problem, pairs, rows, theta, sigma_of(problem.directions, episodes.shape))
 
         found = estimate(config.estimator, problem, here, memory, total=total)
-        context = Context(problem.policy, spent, config.steps, theta, states, found.surrogate, found.share)
+        context = Context(problem.policy, spent, config.steps, theta, states, found.caution)
         moved, step, _ = config.step.step(theta, found.gradient, step, context)
         return moved - theta, found.state, step
 

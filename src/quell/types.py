@@ -37,6 +37,19 @@ def either(condition: Any, changed: Callable[[], dict[str, Any]], otherwise: dic
     return {name: xp.where(condition, value, otherwise.get(name, xp.nan)) for name, value in changed().items()}
 
 
+@dataclass(frozen=True)
+class Caution:
+    """How carefully a step should follow an estimate; an estimator says so where it knows."""
+
+    surrogate: Callable[[Array], Any] | None = None
+    """theta -> what the batch says it would earn above the batch's own, in any unit: the step should gain by it."""
+    share: Any = 1.0
+    """Of its usual length, how much the step shall have: steps do not feel how long a gradient is."""
+
+
+NO_CAUTION = Caution()
+
+
 @dataclass(frozen=True, eq=False)
 class Shape:
     """What `Directions.prepare` made of the run so far, for one iteration's draws; it travels with the request."""

@@ -171,7 +171,7 @@ def test_a_constant_added_to_all_rewards_decides_nothing(estimator: Any) -> None
             rewards = (rewards if number in flat else batch.rollouts.rewards) + constant
             estimated = data.estimate(estimator, changed(batch, rewards=rewards), state)
             state = estimated.state
-            found[constant].append(estimated.gradient.astype(np.float64) * estimated.share)
+            found[constant].append(estimated.gradient.astype(np.float64) * estimated.caution.share)
     moves = {constant: [bool(np.any(one)) for one in gradients] for constant, gradients in found.items()}
     assert moves[-1] == moves[0] == moves[1]
     if not has_critic(estimator):

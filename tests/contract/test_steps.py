@@ -13,7 +13,7 @@ from strategies import all_of, label
 from quell import registry
 from quell.errors import UsageError
 from quell.policy import Policy
-from quell.types import Array
+from quell.types import Array, Caution
 from quell.update import Context, from_arrays, to_arrays
 from quell.update.first_order import OwnOptax
 
@@ -62,8 +62,8 @@ def test_a_share_of_a_step_is_that_much_shorter(step: Any) -> None:
     """In length, to 1%; a divergence falls with its square."""
     theta = np.zeros(POLICY.dim, np.float32)
     whole, half, none = (
-        step.step(theta, slope(theta), step.init(POLICY, theta), Context(POLICY, 10, 1000, theta, SEEN, share=share))
-        for share in (1.0, 0.5, 0.0)
+        step.step(theta, slope(theta), step.init(POLICY, theta), Context(POLICY, 10, 1000, theta, SEEN, caution))
+        for caution in (Caution(share=1.0), Caution(share=0.5), Caution(share=0.0))
     )
     assert half[0] == pytest.approx(whole[0] / 2, rel=0.01)
     assert np.any(whole[0])

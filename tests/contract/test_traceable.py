@@ -132,7 +132,7 @@ class Traced:
             return sum_inside(estimator, problem, pairs, rows, theta, sigma)
 
         found = estimate(self.estimator, problem, batch, state, total=total)
-        gains = None if found.surrogate is None else found.surrogate(theta + 0.01)
+        gains = None if found.caution.surrogate is None else found.caution.surrogate(theta + 0.01)
         return found.gradient, found.state, found.metrics, gains
 
 
@@ -158,8 +158,8 @@ def test_an_estimate_is_the_same_inside_a_compiled_program(estimator: Any, direc
         assert error < 1e-4 * np.linalg.norm(found.gradient)
         assert np.linalg.norm(found.gradient) > 0
         assert same(metrics) == pytest.approx(same(found.metrics), rel=1e-3, abs=1e-5, nan_ok=True)
-        if found.surrogate is not None:
-            assert float(gains) == pytest.approx(found.surrogate(SMALL_THETA + np.float32(0.01)), rel=1e-3, abs=1e-5)
+        if (surrogate := found.caution.surrogate) is not None:
+            assert float(gains) == pytest.approx(surrogate(SMALL_THETA + np.float32(0.01)), rel=1e-3, abs=1e-5)
         assert state.keys() == found.state.keys()
         for name, value in found.state.items():
             assert np.shape(state[name]) == np.shape(value), name

@@ -62,7 +62,7 @@ def test_where_nothing_else_was_earned_steps_are_whole(estimator: Any, reward: f
         found = batches.earn(reward)
         assert np.isfinite(found.gradient).all()
         assert np.any(found.gradient)
-        assert found.share == 1
+        assert found.caution.share == 1
 
 
 @pytest.mark.parametrize("estimator", KINDS[:2], ids=lambda e: e.name)
@@ -73,19 +73,19 @@ def test_at_the_best_return_steps_are_short(estimator: Any) -> None:
     best = max(float(batches.learn().state["seen.highest"]) for _ in range(3)) / 6
     spread = float(batches.state["seen.spread"])
     assert spread > 0
-    shares = [batches.earn(best + 0.1).share for _ in range(60)]
+    shares = [batches.earn(best + 0.1).caution.share for _ in range(60)]
     assert 0 < shares[-1] < 0.1 * max(shares)
     assert max(shares) <= 1
     assert batches.state["seen.spread"] == spread, "these batches say nothing of it"
-    assert batches.earn(best + 0.101).share < 1, "better than ever"
-    assert batches.earn(best - 1).share == 1
-    assert batches.learn().share == 1
+    assert batches.earn(best + 0.101).caution.share < 1, "better than ever"
+    assert batches.earn(best - 1).caution.share == 1
+    assert batches.learn().caution.share == 1
 
 
 def test_ppo_shortens_nothing() -> None:
     batches = Batches(Ppo(epochs=2))
     best = float(batches.learn().state["seen.highest"]) / 6
-    assert [batches.earn(best + 0.1).share for _ in range(10)] == [1.0] * 10
+    assert [batches.earn(best + 0.1).caution.share for _ in range(10)] == [1.0] * 10
 
 
 def test_the_share_is_the_ratio_of_variances() -> None:
@@ -99,14 +99,14 @@ def test_the_share_is_the_ratio_of_variances() -> None:
         seen = dataclasses.replace(batch, rollouts=rollouts)
         advantages.append(batches.data.sums(estimator, seen, batches.state)["collected.steps"][:, -1])
         found = batches.learn(batch, rewards)
-    assert found.share == pytest.approx(min(1.0, advantages[1].var() / advantages[0].var()), rel=1e-6)
+    assert found.caution.share == pytest.approx(min(1.0, advantages[1].var() / advantages[0].var()), rel=1e-6)
 
 
 def test_nothing_is_shortened_by_its_own_batch_where_nothing_may_be_biased() -> None:
     batches = Batches(dataclasses.replace(NATURAL_CV, columns=AdvantageColumn(gamma=1.0, trace=1.0)))
     best = float(batches.learn().state["seen.highest"])
     found = batches.earn(best / 6 + 0.1)
-    assert found.share == 1
+    assert found.caution.share == 1
     assert np.any(found.gradient)
 
 
@@ -116,7 +116,7 @@ def test_a_batch_without_a_sound_return_is_forgotten(estimator: Any) -> None:
     batches.learn()
     before = dict(batches.state)
     found = batches.earn(np.nan)
-    assert found.share == 1
+    assert found.caution.share == 1
     for name in ("seen.lowest", "seen.highest", "seen.spread"):
         assert found.state[name] == before[name]
 

@@ -24,7 +24,7 @@ def test_it_is_the_mean_importance_weighted_advantage() -> None:
     obs, actions, played = steps[:, : POLICY.obs_size], steps[:, POLICY.obs_size : -2], steps[:, -2]
     moved = THETA + 0.05 * np.random.default_rng(0).standard_normal(len(THETA)).astype(np.float32)
     ratio = np.exp(np.asarray(log_prob(POLICY, *map(jnp.asarray, (moved, obs, actions)))) - played)
-    found = DATA.estimate(SEARCHING, batch).surrogate
+    found = DATA.estimate(SEARCHING, batch).caution.surrogate
     assert found is not None
     assert found(THETA) == pytest.approx(0, abs=1e-4)
     assert found(moved) == pytest.approx(((ratio - 1) * steps[:, -1]).mean(), rel=1e-3)
@@ -33,12 +33,13 @@ def test_it_is_the_mean_importance_weighted_advantage() -> None:
 def test_its_slope_is_the_gradient() -> None:
     """Up to the unit of rewards, and an episode's length: the gradient adds up an episode's steps."""
     found = DATA.estimate(SEARCHING, DATA.batch(THETA))
-    assert found.surrogate is not None
+    gain = found.caution.surrogate
+    assert gain is not None
     direction = found.gradient / np.linalg.norm(found.gradient)
     cross = np.random.default_rng(1).standard_normal(len(THETA))
     cross -= (cross @ direction) * direction
     ahead, aside = (
-        (found.surrogate((THETA + 0.01 * way).astype("f4")) - found.surrogate((THETA - 0.01 * way).astype("f4"))) / 0.02
+        (gain((THETA + 0.01 * way).astype("f4")) - gain((THETA - 0.01 * way).astype("f4"))) / 0.02
         for way in (direction, cross / np.linalg.norm(cross))
     )
     assert ahead > 0
@@ -49,7 +50,7 @@ def test_without_it_nothing_is_collected() -> None:
     """And the gradient is the same."""
     plain, batch = ActorCritic(), DATA.batch(THETA)
     assert "collected.steps" not in DATA.sums(plain, batch)
-    assert DATA.estimate(plain, batch).surrogate is None
+    assert DATA.estimate(plain, batch).caution.surrogate is None
     np.testing.assert_array_equal(DATA.estimate(plain, batch).gradient, DATA.estimate(SEARCHING, batch).gradient)
 
 

@@ -11,7 +11,7 @@ import pytest
 from quell.keys import Purpose, generator
 from quell.policy import Policy
 from quell.policy.likelihood import fisher_product
-from quell.types import Array
+from quell.types import Array, Caution
 from quell.update import Context
 from quell.update.natural import SLACK, Natural
 
@@ -141,7 +141,7 @@ def test_a_surrogate_is_heeded(reach: float) -> None:
     free, _, _ = step.step(where.theta, *given, where)
     whole = float(np.linalg.norm(free - where.theta))
     judged = dataclasses.replace(
-        where, surrogate=lambda theta: reach * whole - float(np.linalg.norm(theta - where.theta))
+        where, caution=Caution(lambda theta: reach * whole - float(np.linalg.norm(theta - where.theta)))
     )
     moved, state, facts = step.step(where.theta, *given, judged)
     assert state["count"] > 0, "the batch counts for the metric in any case"

@@ -13,7 +13,7 @@ import numpy as np
 
 from quell.perturb import Kind
 from quell.policy.network import Policy
-from quell.types import Array, Batch, Episodes, Metrics, Pair, State, Sums, namespace
+from quell.types import NO_CAUTION, Array, Batch, Caution, Episodes, Metrics, Pair, State, Sums, namespace
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,7 @@ class Estimate:
     gradient: Array
     state: State
     metrics: Metrics
-    surrogate: Callable[[Array], float] | None = None
-    """theta -> what the batch says it would earn above the batch's own, in any unit; where a step shall ask."""
-    share: Any = 1.0
-    """Of its usual length, how much a step along the gradient shall have: steps do not feel how long that is."""
+    caution: Caution = NO_CAUTION
 
 
 class Estimator(Protocol):

@@ -18,7 +18,7 @@ from quell.estimate.advantages import WithCritic, played_steps, surrogate
 from quell.estimate.flat import nothing_seen
 from quell.estimate.policy_gradient import Scaling, spread_of_good
 from quell.estimate.returns import finite_pairs
-from quell.types import Batch, Pair, State, Sums, either, namespace
+from quell.types import Batch, Caution, Pair, State, Sums, either, namespace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,8 @@ class ActorCritic(WithCritic):
         sound = (count > 0) & xp.isfinite(sums["g"]).all()
         state = either(sound, lambda: self.learned(problem, state, rows, sums), state)
         judge = surrogate(problem.policy, sums["collected.steps"]) if self.line_search else None
-        return Estimate((sums["g"] / xp.maximum(count, 1)).astype(np.float32), state, metrics, judge, share)
+        gradient = (sums["g"] / xp.maximum(count, 1)).astype(np.float32)
+        return Estimate(gradient, state, metrics, Caution(judge, share))
 
 
 ESTIMATORS = [ActorCritic]

@@ -144,10 +144,11 @@ class Trainer:
             theta, memory = state.theta, state.estimator
             estimated = estimate(self.config.estimator, self.problem, batch, memory, total=engine.total, theta=theta)
             norm = float(np.linalg.norm(estimated.gradient.astype(np.float64)))
-            seen = dataclasses.replace(context, surrogate=estimated.surrogate, share=estimated.share)
+            seen = dataclasses.replace(context, caution=estimated.caution)
             theta, step, facts = rule.step(theta, estimated.gradient, state.step, seen)
             theta = np.asarray(theta, np.float32)  # a user's step may compute in double precision
-            row |= {name: float(value) for name, value in facts.items()} | {"update/share": float(estimated.share)}
+            row |= {name: float(value) for name, value in facts.items()}
+            row["update/share"] = float(estimated.caution.share)
             sound = np.isfinite(norm) and np.isfinite(theta).all() and is_finite(step)
             if not good.any() or not sound:
                 row["trouble/skipped"] = 1.0

@@ -13,7 +13,7 @@ import numpy as np
 from quell.policy.fisher import Metric
 from quell.policy.network import Policy
 from quell.registry import is_own
-from quell.types import Array, Metrics, check_restored, namespace
+from quell.types import NO_CAUTION, Array, Caution, Metrics, check_restored, namespace
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,7 @@ class Context:
     """The parameters that the batch was played with."""
     states: Array | None = None
     """Observations [n, o] of the batch as the policy saw them, where the step asked for some."""
-    surrogate: Callable[[Array], float] | None = None
-    """theta -> what the batch says it would earn above the batch's own, where the estimator wants it heeded."""
-    share: Any = 1.0
-    """How much of its usual length the step shall have."""
+    caution: Caution = NO_CAUTION
 
     def kl(self, theta: Array) -> Any:
         """Mean KL(pi_theta || pi_batch) over the states."""
@@ -44,7 +41,8 @@ class Context:
     def gains(self, theta: Array) -> Any:
         """Whether the batch says that theta would earn more; true where the estimator does not want to be asked."""
         xp = namespace(theta)
-        return xp.asarray(True) if self.surrogate is None else xp.asarray(self.surrogate(theta)) > 0
+        gain = self.caution.surrogate
+        return xp.asarray(True) if gain is None else xp.asarray(gain(theta)) > 0
 
     def kl_length(self, direction: Array) -> Any:
         """sqrt(2 KL) of a small step along `direction`, per unit of it: |A direction| with A'A = F; 0 for none."""

@@ -41,7 +41,7 @@ class FirstOrder(Step):
         return self.transform().init(theta)
 
     def step(self, theta: Array, gradient: Array, state: Any, context: Context) -> tuple[Array, Any, Metrics]:
-        rate = scheduled(self.lr, self.schedule, context.steps, context.budget) * context.share
+        rate = scheduled(self.lr, self.schedule, context.steps, context.budget) * context.caution.share
         bare = replace(self, lr=0.0, schedule="constant", max_norm=0.0)  # what is compiled reads none of them
         direction, state = _compiled(bare)(shortened(gradient, self.max_norm), state)
         direction = np.asarray(direction) if namespace(theta) is np else direction
@@ -86,7 +86,7 @@ class OwnOptax(Step):
 
     def step(self, theta: Array, gradient: Array, state: Any, context: Context) -> tuple[Array, Any, Metrics]:
         update, state = _compiled(self)(-gradient, state, theta)
-        return theta + np.float32(context.share) * np.asarray(update), state, {}
+        return theta + np.float32(context.caution.share) * np.asarray(update), state, {}
 
 
 def shortened(gradient: Array, longest: float) -> Array:

@@ -61,7 +61,7 @@ class Natural:
         xp = namespace(theta)
         following = self._learned(xp, state, context)
         direction = self.metric(context.policy, following).apply(gradient, -1)
-        wanted = scheduled(self.kl, self.schedule, context.steps, context.budget) * context.share**2
+        wanted = scheduled(self.kl, self.schedule, context.steps, context.budget) * context.caution.share**2
         length = context.kl_length(direction)
         direction = xp.where(length == 0, 0.0, direction)  # nothing to go by
         first = xp.where(length > 0, xp.sqrt(2.0 * wanted) / xp.where(length > 0, length, 1.0), 0.0)

@@ -39,7 +39,7 @@ from quell.estimate.flat import earned
 from quell.estimate.returns import alike, finite_pairs, less_other_pairs, shaped_fitness
 from quell.policy.fisher import layered_products
 from quell.registry import name_of
-from quell.types import Array, Batch, Metrics, Pair, State, Sums, either, namespace
+from quell.types import Array, Batch, Caution, Metrics, Pair, State, Sums, either, namespace
 
 MEMORY = 0.9  # of the returns' spread
 WILD = 1e6  # times the returns' spread so far
@@ -159,7 +159,7 @@ class ControlVariate:
         found = either(told, lambda: self._weighed(problem, following, sums, rows), following)
         metrics |= {name: found.pop(name) for name in found.keys() - following.keys()}
         share = xp.where(usable, self.columns.share(state, rows, sums), 1.0)
-        return Estimate(means[1].astype(np.float32), found, metrics, share=share)
+        return Estimate(means[1].astype(np.float32), found, metrics, Caution(share=share))
 
     def _weighed(self, problem: Problem, state: State, sums: Sums, rows: Rows) -> dict[str, Any]:
         """The state with what the coefficients learn of a batch, and their metrics."""
