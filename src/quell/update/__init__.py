@@ -4,7 +4,6 @@ A step is a frozen dataclass in a file that ends in `STEPS = [...]`. It may look
 visited, and on them the KL divergence and products with the Fisher matrix.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
