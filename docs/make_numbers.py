@@ -16,6 +16,7 @@ from typing import Any
 
 from marks import fill
 
+from quell import registry
 from quell.campaign.benchmark import APART, Grid, grid, scores
 from quell.paper.scores import aggregate
 from quell.paper.scores import grid as paper_grid
@@ -195,9 +196,19 @@ def model(dim: str, method: str) -> str:
     return simulated(Workload(int(float(dim)), method=method))  # type: ignore[arg-type]
 
 
+def strategies() -> str:
+    """Everything that a method can be made of, by the name that a flag takes, in the words of its class."""
+    rows = []
+    for kind in registry.KINDS:
+        for name, cls in registry.table(kind).items():
+            rows.append([f"`--{kind}`", f"`{name}`", (cls.__doc__ or "").partition("\n")[0].replace("|", "\\|")])
+    return table(["flag", "name", "what it is"], rows)
+
+
 PARTS: dict[str, Callable[..., str]] = {
     **{part.__name__: part for part in (above, reached, mean, seeds, twentieth, full, left, slower)},
     **{part.__name__: part for part in (contents, natural, shaped, size, normalisation, clock, physics, soak, model)},
+    "strategies": strategies,
 }
 
 
