@@ -1,4 +1,4 @@
-"""What the control variate is worth: at one policy, then over whole runs. About a minute on 2 idle cores.
+"""What the control variate is worth: at one policy, then over whole runs. 90 seconds of processor time.
 
 1. One gradient at an untrained policy, ES against the control variate: its noise, and what a step along it gains.
 2. Learning: the default, TRPO (the same without the perturbation) and ES with their own tuned settings, four seeds
