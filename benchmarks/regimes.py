@@ -22,6 +22,8 @@ import tyro
 from quell.campaign.plan import Job
 from quell.campaign.runner import Runner
 from quell.config import Config, parse_value
+from quell.figures.style import LOOKS as STYLES
+from quell.figures.style import new_figure, save, style_axes
 from quell.runs import archive
 from quell.runs.record import Record, read_group
 from quell.stats import t_interval
@@ -34,22 +36,25 @@ POLICIES: dict[str, tuple[int, ...]] = {"linear": (), "2x32": (32, 32)}
 DELAYS = (1, 50, 1000)
 COMMON: dict[str, Any] = {
     **{"pairs": 2, "batch_steps": 4000, "step": "natural", "step.kl": 0.1, "step.schedule": "linear"},
-    **{"policy.activation": "tanh", "policy.output_scale": 0.1, "policy.learn_std": True, "policy.init_std": 0.15},
+    **{"policy.activation": "tanh", "policy.output_scale": 0.1, "policy.learn_std": True, "policy.init_std": 0.37},
     **{"normalise_obs": False, "shared_reset": True, "eval_every": 0},
 }
-CRITIC = {"gamma": 1.0, "trace": 1.0, "critic.updates": 100}
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "es": ("natural-cv", {"estimator": "es", "directions": "fisher", "directions.nats": 1.0}),
-    "pg": ("trpo", CRITIC),
+    "pg": ("trpo", {"critic.updates": 100}),
     "cv": (
         "natural-cv",
         {
-            **{"estimator.coefficients": "mse", **CRITIC},
+            **{"estimator.coefficients": "mse", "critic.updates": 100, "policy.init_std": 0.15},
             **{"directions": "fisher", "directions.nats": 1.0, "directions.least": 0.05},
         },
     ),
 }
 """Name -> method of quell that it is made of, and its settings. All take the same natural steps."""
+NEAR = {"gamma": 0.995, "trace": 0.97}
+FAR = {"gamma": 1.0, "trace": 1.0}
+DISCOUNTS: dict[int, dict[str, Any]] = {1: NEAR, 50: {"gamma": 0.995, "trace": 1.0}}
+"""Delay -> discount of the policy gradient, alone and in CV alike; where it is not said, none."""
 
 
 @dataclass
@@ -83,6 +88,8 @@ def config(
 ) -> Config:
     base, own = METHODS[method]
     asked = {**COMMON, **own, "policy.hidden": POLICIES[policy], "delay": delay, "seed": seed, "steps": steps}
+    if method != "es":
+        asked |= DISCOUNTS.get(delay, FAR)
     return make_config(task, base, "tuned", {**asked, **(other or {})}).validate()
 
 
@@ -141,6 +148,31 @@ def _scores(values: list[float]) -> str:
     return f"{interval.value:.0f} [{interval.low:.0f}, {interval.high:.0f}] ({len(values)})"
 
 
+def draw(found: Mapping[Cell, Mapping[str, list[float]]], path: Path) -> None:
+    """A panel per task and policy: score against delay, with 95% intervals."""
+    panels = list(dict.fromkeys((task, policy) for task, policy, _ in found))
+    figure = new_figure(3.6 * len(panels), 3.2)
+    for axes, (task, policy) in zip(np.atleast_1d(figure.subplots(1, len(panels))), panels, strict=True):
+        delays = sorted(delay for one, other, delay in found if (one, other) == (task, policy))
+        for method, look in LOOKS.items():
+            there = [(at, found[task, policy, at][method]) for at in delays if method in found[task, policy, at]]
+            ends = [t_interval(values) if len(values) > 1 else None for _, values in there]
+            x = [delays.index(at) + 0.06 * list(LOOKS).index(method) for at, _ in there]
+            means = [float(np.mean(values)) for _, values in there]
+            axes.plot(x, means, look.line, color=look.colour, marker="o", markersize=4, label=method.upper())
+            for place, interval in zip(x, ends, strict=True):
+                if interval is not None:
+                    axes.plot([place, place], [interval.low, interval.high], color=look.colour, linewidth=1)
+        axes.set_xticks(range(len(delays)), labels=list(map(str, delays)))
+        axes.set_xlabel("rewards are paid every ... steps")
+        style_axes(axes, f"{task}, {policy}")
+    axes.legend(frameon=False, fontsize=8)
+    save(figure, path)
+
+
+LOOKS = {"es": STYLES["es"], "pg": STYLES["pg"], "cv": STYLES["natural-cv"]}
+
+
 def main(wanted: Arguments) -> None:
     code = False
     if not wanted.tables:
@@ -150,8 +182,11 @@ def main(wanted: Arguments) -> None:
         due = [job for job in jobs if not job.done]
         outcomes = Runner(wanted.jobs, CampaignDisplay({job.title: 1.0 for job in due})).run(due)
         code = any(outcome.status != "done" for outcome in outcomes)
-    text = table(read_group(wanted.out))
+    records = read_group(wanted.out)
+    text = table(records)
     (wanted.out / "table.md").write_text(text)
+    if all(len(record.label.split("-")) == 3 for record in records):
+        draw(cells(records), wanted.out / "map.png")
     print(text)
     sys.exit(code)
 

@@ -84,7 +84,7 @@ def test_a_policy_gradient_that_sees_nothing_is_left_out() -> None:
     """R is noise of mean 0, a tenth of that of ES: variance + bias^2 of the mix would be -0.98, as it is small."""
     rule = MseCoefficients()
     state, metrics = learned(rule, batches(-GRADIENT, 300, noise=5.0, own=0.5))
-    assert (rule.coefficients(SPACE, state) > -0.5).all()
+    assert (rule.coefficients(SPACE, state) > -0.7).all()
     assert metrics["eta/missed"] > 0.7
     assert metrics["eta/missed_errors"] > 3
 

@@ -204,7 +204,7 @@ class MseCoefficients(Coefficients):
     """How much of the products of past batches survives a batch."""
     memory: Annotated[float, SHARE] = 0.99
     """How much of the past batches' means survives a batch."""
-    strict: Annotated[float, COUNT] = 1.0
+    strict: Annotated[float, COUNT] = 2.0
     """Standard errors that a bias must be above zero to be heeded (0: all of it is)."""
     per: Literal["layer", "whole"] = "whole"
     """Whether each layer has its own coefficient, or all parameters one: a bias is seen sooner in all of them."""
