@@ -32,23 +32,27 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="*", default=list(TASKS))
     parser.add_argument("--policies", nargs="*", default=list(POLICIES))
     parser.add_argument("--steps", type=int, default=40_000)
-    parser.add_argument("--pairs", type=int, default=160)
+    parser.add_argument("--pairs", type=int, default=120)
+    parser.add_argument("--nats", type=float, default=1.0, help="other than 1: to law-NATS.json, without a figure")
+    parser.add_argument("--delays", nargs="*", type=int, default=list(DELAYS))
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--figure-only", action="store_true")
     arguments = parser.parse_args()
-    file = arguments.out / "law.json"
+    file = arguments.out / ("law.json" if arguments.nats == 1 else f"law-{arguments.nats:g}.json")
     found: list[dict[str, Any]] = json.loads(file.read_text()) if file.exists() else []
     for task in () if arguments.figure_only else arguments.tasks:
         for policy in arguments.policies:
             known = {point["delay"] for point in found if (point["task"], point["policy"]) == (task, policy)}
-            found += measured(task, policy, arguments.steps, arguments.pairs, set(DELAYS) - known)
+            asked = {"pairs": arguments.pairs, "nats": arguments.nats}
+            found += measured(task, policy, arguments.steps, set(arguments.delays) - known, asked)
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text("[\n" + ",\n".join(map(json.dumps, found)) + "\n]\n")
-    draw(found, arguments.out / "law.png")
+    if arguments.nats == 1:
+        draw(found, arguments.out / "law.png")
     print(table(found))
 
 
-def measured(task: str, policy: str, steps: int, pairs: int, delays: set[int]) -> list[dict[str, Any]]:
+def measured(task: str, policy: str, steps: int, delays: set[int], asked: dict[str, Any]) -> list[dict[str, Any]]:
     """Advice at one trained policy, for some delays."""
     if not delays:
         return []
@@ -61,8 +65,8 @@ def measured(task: str, policy: str, steps: int, pairs: int, delays: set[int]) -
             found = advise(
                 task,
                 at=str(trained.path),
-                pairs=pairs,
-                warmup=80,
+                warmup=60,
+                **asked,
                 settings={"delay": delay},
                 seed=SEED,
                 workers=1,
@@ -103,7 +107,7 @@ def draw(points: list[dict[str, Any]], path: Path) -> None:
             full = one["gamma"] == 1
             face = colour if full else "white"
             axes.plot(x, value, MARKS[point["policy"]], color=colour, markerfacecolor=face, markersize=6)
-    ends = [0.01, 1e4]
+    ends = [5e-3, 3e3]
     axes.plot(ends, ends, color="0.6", linewidth=1, zorder=0)
     axes.axhline(1, color="0.85", zorder=0)
     axes.axvline(1, color="0.85", zorder=0)

@@ -116,8 +116,8 @@ def cells(records: list[Record]) -> dict[Cell, dict[str, list[float]]]:
     """(task, policy, delay) -> method -> scores; what ES earned stands in every delay's cell."""
     found: dict[Cell, dict[str, list[float]]] = {}
     for record in records:
-        policy, delay, method = record.label.split("-", 2)
-        cell = record.config.task, policy, int(delay.removeprefix("delay"))
+        policy, paid, method = record.label.split("-", 2)
+        cell = record.config.task, policy, int(paid.removeprefix("delay"))
         found.setdefault(cell, {}).setdefault(method, []).append(record.return_mean_action)
     for (task, policy, _), of in list(found.items()):
         for (other, same, delay), there in found.items():

@@ -205,10 +205,27 @@ def strategies() -> str:
     return table(["flag", "name", "what it is"], rows)
 
 
+def regimes() -> str:
+    """Scores in every cell of the map."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    from regimes import table as cells
+
+    return cells(read_group(RESULTS / "regimes"))
+
+
+def law() -> str:
+    """The noise of ES beside that of the policy gradient, predicted and measured."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    from law import table as points
+
+    return points(facts("regimes/law.json"))
+
+
 PARTS: dict[str, Callable[..., str]] = {
     **{part.__name__: part for part in (above, reached, mean, seeds, twentieth, full, left, slower)},
     **{part.__name__: part for part in (contents, natural, shaped, size, normalisation, clock, physics, soak, model)},
     "strategies": strategies,
+    **{part.__name__: part for part in (regimes, law)},
 }
 
 
