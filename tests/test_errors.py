@@ -168,6 +168,8 @@ def test_objects_of_other_libraries(tmp_path: Path) -> None:
             quell.train(given, out=tmp_path)
     with pytest.raises(UsageError, match=r"must be a number \(`schedule='linear'` lets it fall"):
         quell.train("CartPole-v1", method="es", lr=lambda left: left, out=tmp_path)  # type: ignore[call-overload]
+    with pytest.raises(UsageError, match="unknown policy 'MlpPolicy': it follows from the environment's actions"):
+        quell.train("CartPole-v1", policy="MlpPolicy", out=tmp_path)
     with pytest.raises(UsageError, match="are always written"):
         quell.train("CartPole-v1", log="tensorboard", out=tmp_path)
 

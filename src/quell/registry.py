@@ -27,6 +27,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import numpy as np
 
 from quell.errors import UsageError, did_you_mean
+from quell.words import POLICIES
 
 KINDS = {
     "policy": ("quell.policy", "POLICIES"),
@@ -101,6 +102,8 @@ def make(kind: str, name: str, settings: Mapping[str, Any] | None = None) -> Any
     """The strategy called `name`, with its defaults but for `settings`."""
     known = table(kind)
     if name not in known:
+        if name in POLICIES:
+            raise UsageError(f"unknown {kind} {name!r}: {POLICIES[name]}")
         raise UsageError(f"unknown {kind} {name!r}{did_you_mean(name, known)}; there are: {', '.join(known)}")
     return replace(known[name](), settings or {}, f"{kind}.")
 

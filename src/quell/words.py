@@ -74,6 +74,12 @@ SENTENCES: dict[str, tuple[str, str]] = {
 """What there is no setting for -> what to do instead: in Python, and on the command line."""
 
 
+POLICIES = dict.fromkeys(
+    ("MlpPolicy", "MultiInputPolicy", "CnnPolicy", "MlpLstmPolicy"),
+    "it follows from the environment's actions: leave it out (`hidden` is its network)",
+)
+"""What other libraries call a policy -> what to write."""
+
 COMMANDS = {
     **dict.fromkeys(("enjoy", "watch", "render", "record"), "play"),
     **dict.fromkeys(("evaluate", "test"), "eval"),

@@ -16,7 +16,7 @@ from quell.config import STRATEGIES, Config, Unread, flatten, full_name
 from quell.errors import UsageError, did_you_mean, flag
 from quell.rollout import Compute
 from quell.tasks.base import Task
-from quell.words import called_here
+from quell.words import POLICIES, called_here
 
 Field = tuple[str, Any, Any]
 """As `make_dataclass` takes it."""
@@ -58,6 +58,8 @@ def take_choices(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
         kind = name.rpartition(".")[2]
         if word.startswith("--") and kind in registry.KINDS:
             value, known = value or next(words, ""), registry.table(kind)
+            if value in POLICIES:
+                raise UsageError(f"--{name} {value!r}: {POLICIES[value]}")
             if value not in known:
                 raise UsageError(f"--{name} {value!r}: there are {', '.join(known)}{did_you_mean(value, known)}")
             chosen[name.replace("-", "_")] = value
