@@ -28,6 +28,7 @@ from quell.terminal.tables import markdown_lines
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
+sys.path.append(str(ROOT / "benchmarks"))
 PAGES = tuple(sorted([*ROOT.glob("docs/*.md"), *RESULTS.glob("*/README.md")]))
 
 
@@ -221,11 +222,18 @@ def law() -> str:
     return points(facts("regimes/law.json"))
 
 
+def seconds() -> str:
+    """Seconds to a score."""
+    from seconds import OUT, read, table
+
+    return str(table(read(OUT)))
+
+
 PARTS: dict[str, Callable[..., str]] = {
     **{part.__name__: part for part in (above, reached, mean, seeds, twentieth, full, left, slower)},
     **{part.__name__: part for part in (contents, natural, shaped, size, normalisation, clock, physics, soak, model)},
     "strategies": strategies,
-    **{part.__name__: part for part in (regimes, law)},
+    **{part.__name__: part for part in (regimes, law, seconds)},
 }
 
 
