@@ -79,7 +79,8 @@ class Watch:
     """The clock of one run, stopped while it is evaluated, and whether it has reached its target for good."""
 
     def __init__(self, case: dict[str, Any]) -> None:
-        self.case, self.evaluating, self.curve = case, 0.0, []
+        self.case, self.evaluating = case, 0.0
+        self.curve: list[Any] = []
         self.first: float | None = None
         self.steps = 0
 
@@ -118,7 +119,7 @@ def ours(case: dict[str, Any], watch: Watch) -> None:
         finally:
             watch.evaluating += time.monotonic() - started
 
-    Trainer.evaluate = timed  # type: ignore[method-assign]
+    Trainer.evaluate = timed  # type: ignore[assignment, method-assign]
 
     class Looks(quell.Callback):
         def on_iteration(self, row: Any) -> None:
