@@ -81,14 +81,15 @@ THOUSANDS = {"k": 10**3, "m": 10**6, "g": 10**9}
 DISCOUNT = Range(above=0, high=1)
 
 
-PHYSICS = ("quell.tasks.mujoco", "quell.tasks.studio", "quell.rollout.cpu.worker")
-"""Modules that import MuJoCo: a list of names needs none, and a film chooses how MuJoCo draws before its import."""
+PHYSICS = ("quell.tasks.mujoco", "quell.tasks.studio", "quell.rollout.cpu.worker", "quell.rollout.device.")
+"""Where modules begin that import MuJoCo or JAX: a list of names needs neither, and a film chooses how MuJoCo draws
+before its import."""
 
 
 def listed(package: str, attribute: str) -> list[type[Any]]:
     """What a package and its modules list in their table, which is called `attribute`."""
     inside = pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}.")
-    names = [package, *(module.name for module in inside if module.name not in PHYSICS)]
+    names = [package, *(module.name for module in inside if not module.name.startswith(PHYSICS))]
     return [cls for name in names for cls in getattr(importlib.import_module(name), attribute, ())]
 
 

@@ -1,0 +1,1 @@
+"""One compiled program on an accelerator: the device engine's settings."""
