@@ -3,8 +3,8 @@
     python benchmarks/learning.py --tasks halfcheetah swimmer --methods es natural-cv --presets paper tuned --seeds 3
 
 Every finished run leaves its record in the folder --out; a run whose record is there is not repeated and one that was
-interrupted is continued, so the command can be stopped and started again. At the end the table and the figure are made
-from all records.
+interrupted is continued, so the command can be stopped and started again. At the end the table is printed and the
+figure written beside the runs (--runs), both made from all records.
 """
 
 from __future__ import annotations
@@ -124,8 +124,7 @@ def main(arguments: Arguments) -> None:
     outcomes = Runner(arguments.jobs, display).run(due) if due else []
     groups = grouped(read_group(arguments.out))
     if groups:
-        (arguments.out / "table.md").write_text(table(groups))
-        figure(groups, arguments.out / "curves.png")
+        figure(groups, arguments.runs / "curves.png")
         print(table(groups))
     for outcome in outcomes:
         if outcome.status == "failed":

@@ -1,6 +1,6 @@
 """How far normalising returns by their own batch turns the expected ES gradient.
 
-    python benchmarks/normalisation.py --json results/variance/normalisation/sine.json
+    python benchmarks/normalisation.py --json results/variance/normalisation.json
 
 Dividing a batch's returns by their standard deviation weighs batches by something that the same episodes decide, so the
 mean of the estimates need not point where the mean of the raw ones does. Both are formed here from the same episodes

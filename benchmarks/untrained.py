@@ -18,13 +18,14 @@ import tyro
 from quell.keys import Purpose, Stream, generator
 from quell.paper.published import LABELS, SCORES
 from quell.rollout.cpu import Cpu
+from quell.terminal.tables import markdown_lines
 from quell.training.methods import make_config, make_problem, make_task
 from quell.types import Episodes
 
 RESULTS = Path(__file__).parent.parent / "results"
 STARTS = {"std 1": (1.0, 1.0), "std 1, small mean": (0.01, 1.0), "std 0.37, small mean": (0.01, 0.37)}
 """name -> (policy.output_scale, policy.init_std); the last is our paper preset's."""
-HARDLY_LEARN = ("qmc", "pg", "ppo", "trpo")
+HARDLY_LEARN = {"QMC": "qmc", "PG": "pg", "PPO": "ppo-paper", "TRPO": "trpo-paper"}
 
 
 @dataclass
@@ -53,17 +54,24 @@ def returns(task_name: str, output_scale: float, init_std: float, seeds: int, ep
     return by_seed
 
 
+def table(raw: dict[str, dict[str, list[list[float]]]]) -> str:
+    """Mean ± standard deviation over seeds, by task and start, beside what the paper prints."""
+    rows = []
+    for task, starts in raw.items():
+        per_seed = [np.mean(by_seed, axis=1) for by_seed in starts.values()]
+        cells = [f"{mine.mean():.4g} ± {mine.std(ddof=1):.2g}" for mine in per_seed]
+        rows.append(
+            [LABELS.get(task, task), *cells, *(SCORES.get((task, method), "") for method in HARDLY_LEARN.values())]
+        )
+    return "\n".join(markdown_lines(["task", *STARTS, *(f"paper: {name}" for name in HARDLY_LEARN)], rows))
+
+
 def main() -> None:
     arguments = tyro.cli(Arguments)
-    print(f"| task | {' | '.join(STARTS)} | {' | '.join(f'paper: {name.upper()}' for name in HARDLY_LEARN)} |")
-    print("|---" * (1 + len(STARTS) + len(HARDLY_LEARN)) + "|")
     raw = {}
     for task in arguments.tasks:
         raw[task] = {name: returns(task, *start, arguments.seeds, arguments.episodes) for name, start in STARTS.items()}
-        per_seed = [np.mean(by_seed, axis=1) for by_seed in raw[task].values()]
-        cells = [f"{mine.mean():.4g} ± {mine.std(ddof=1):.2g}" for mine in per_seed]
-        printed = [SCORES.get((task, method), "") for method in HARDLY_LEARN]
-        print(f"| {LABELS.get(task, task)} | {' | '.join([*cells, *printed])} |", flush=True)
+    print(table(raw))
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(json.dumps(raw, indent=1) + "\n")
 

@@ -81,8 +81,8 @@ def speed() -> str:
     """Seconds from the shell to a score."""
     runs = [run for run in read_seconds(SECONDS) if run["method"] == "natural-cv"]
     if not runs:  # until the benchmark of seconds has records
-        took = median_seconds(BENCHMARK)["halfcheetah", "natural-cv"]
-        return f"A million steps of `halfcheetah` take the default {took:.0f} seconds on one core."
+        alone = median_seconds(BENCHMARK)["halfcheetah", "natural-cv"]
+        return f"A million steps of `halfcheetah` take the default {alone:.0f} seconds on one core."
     told = []
     for task, target in dict.fromkeys((run["task"], run["target"]) for run in runs):
         took = [run["reached"] or math.inf for run in runs if run["task"] == task]

@@ -116,12 +116,11 @@ def contents(name: str) -> str:
 
 def natural(when: str) -> str:
     """Variance, bias² and gain at single policies, untrained (init) or trained."""
-    rows, found = [], archived("variance/natural")
+    rows, found = [], archived("variance")
     order = ("halfcheetah", "hopper", "swimmer", "dm-cheetah-run", "dm-cartpole-swingup", "dm-cartpole-balance")
     for task in (*order, "walker2d"):
-        if f"{task}-{when}" not in found:
+        if (one := found.get(f"natural/{task}-{when}")) is None:
             continue
-        one = found[f"{task}-{when}"]
         steps = {row["name"]: row["metrics"]["step"] for row in one["rows"]}
         gains = {gain["name"]: gain["gain"] for gain in one["gains"]}
         small = [steps[name][kind] for kind in ("ratio", "bias") for name in ("actor-critic", "natural-cv")]
@@ -155,7 +154,7 @@ def size() -> str:
 def normalisation() -> str:
     """Sine of the angle by which normalising returns turns the expected direction."""
     found: dict[str, dict[int, str]] = {}
-    for row in facts("variance/normalisation/sine.json")["rows"]:
+    for row in facts("variance/normalisation.json")["rows"]:
         cell = f"{100 * row['off']:.1f}% ± {100 * row['error']:.1f}%"
         found.setdefault(row["task"].replace("linear-", "linear "), {})[row["pairs"]] = cell
     return table(["", "5 pairs", "40 pairs"], [[task, row[5], row[40]] for task, row in found.items()])
@@ -222,6 +221,21 @@ def law() -> str:
     return points(facts("regimes/law.json"))
 
 
+def runs(folder: str) -> str:
+    """One line for every setting of a campaign of benchmarks/learning.py."""
+    from learning import grouped
+    from learning import table as lines
+
+    return lines(grouped(read_group(RESULTS / folder)))
+
+
+def untrained() -> str:
+    """What untrained policies earn, by how they start."""
+    from untrained import table as starts
+
+    return starts(facts("initial-policy/untrained.json"))
+
+
 def seconds() -> str:
     """Seconds to a score."""
     from seconds import OUT, read, table
@@ -233,7 +247,7 @@ PARTS: dict[str, Callable[..., str]] = {
     **{part.__name__: part for part in (above, reached, mean, seeds, twentieth, full, left, slower)},
     **{part.__name__: part for part in (contents, natural, shaped, size, normalisation, clock, physics, soak, model)},
     "strategies": strategies,
-    **{part.__name__: part for part in (regimes, law, seconds)},
+    **{part.__name__: part for part in (regimes, law, runs, untrained, seconds)},
 }
 
 

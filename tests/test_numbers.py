@@ -147,7 +147,7 @@ class TestVariance:
         assert [round(bears("walker2d-gain-1000", m), 2) for m in ("auto", "auto-policy")] == [0.09, 1.16]
         assert 1 / 45 < bears("swimmer-gain-policy", "auto") < 1 / 35, "a fortieth of the rate of ES"
         for facts in archive.read(RESULTS / "variance").values():
-            for row in facts["rows"]:
+            for row in facts.get("rows", []):
                 if row["name"] == "auto-policy":
                     assert row["fisher_ratio"]["value"] <= 1.0 + 1e-9, "at most that of ES at the policies measured"
 
@@ -193,7 +193,7 @@ class TestVariance:
 
 def test_normalisation() -> None:
     """docs/guarantees.md against its file."""
-    facts = json.loads((RESULTS / "variance/normalisation/sine.json").read_text())["rows"]
+    facts = json.loads((RESULTS / "variance/normalisation.json").read_text())["rows"]
     five = [100 * row["off"] for row in facts if row["pairs"] == 5]
     says("docs/guarantees.md", "turns the expected direction by", [min(five), max(five)])
 
@@ -239,10 +239,7 @@ class TestSpeed:
         says("results/throughput/README.md", "times EnvPool, and CV costs", [facts["ratios"][name] for name in names])
 
     def test_against_envpool(self) -> None:
-        files = [
-            json.loads((RESULTS / f"throughput/{name}.json").read_text())
-            for name in ("tasks", "tasks-again", "tasks-longer")
-        ]
+        files = list(json.loads((RESULTS / "throughput/tasks.json").read_text()).values())
         ratios = []
         for task, *cells in rows("results/throughput/README.md", "| task | ours, steps/s"):
             first, again, longer = (file.get(task) for file in files)

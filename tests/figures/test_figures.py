@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from made_up import made_up
-from printed import RESULTS, facts_of
+from printed import facts_of
 
 import quell
 import quell.errors
@@ -275,7 +274,7 @@ def test_unknown_ratios_are_left_out(tmp_path: Path, drawn: list[Any]) -> None:
 
 
 def test_a_sweep(tmp_path: Path, drawn: list[Any]) -> None:
-    values = json.loads((RESULTS / "variance/dm-cartpole-swingup-std.json").read_text())
+    values = measured("dm-cartpole-swingup-std")["points"]
     variance_figure(values, tmp_path / "s.png")
     (axes,) = drawn[0].axes
     assert colours(axes) == {name: LOOKS[name].colour for name in ("es", "cv", "cv-moments", "auto")}
