@@ -1,12 +1,12 @@
 """Does this checkout train to the same bits as another commit?
 
-    python benchmarks/same_bits.py COMMIT [--methods es natural-cv] [--tasks swimmer] [--steps 5000] [--json FILE]
+    python benchmarks/same_bits.py COMMIT [--methods es natural-cv] [--tasks swimmer] [--on-ray es] [--json FILE]
 
 The other commit trains every method, with both presets, for about five iterations on six tasks (es and natural-cv also
-on Ray). This checkout then trains what the other one's config.json says, under today's names; compared is theta's
-SHA-256 after every iteration but the last, which a budget may cut. Each side has a process and a source tree of its
-own. Behind every combination stand the settings that today's preset gives another value: those are changed numbers,
-not changed bits.
+on Ray, or all that --on-ray names). This checkout then trains what the other one's config.json says, under today's
+names; compared is theta's SHA-256 after every iteration but the last, which a budget may cut. Each side has a process
+and a source tree of its own. Behind every combination stand the settings that today's preset gives another value: those
+are changed numbers, not changed bits.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from against import known_as
+from against import FIXED, known_as
 
 STEPS = {
     "swimmer": 50_000,
@@ -32,11 +32,14 @@ STEPS = {
     "lqr-302": 15_000,
 }
 """Five iterations of five pairs: 1,000 steps an episode, or some twenty where an untrained policy falls."""
+BATCHES = 4
+"""At least so many where batches are counted in steps; the last is cut at the budget and not compared."""
 DEFAULT = "default"
 """No method asked for: what a task is then trained with, under the preset tuned."""
 ASKED = {"seed": 3, "eval_every": 0, "eval_episodes": 1, "checkpoint_every": 1, "keep_checkpoints": 1000}
 METHODS = (DEFAULT, "natural-cv", "cv", "es", "ortho", "gcmc", "qmc", "det", "ars", "pg", "trpo", "ppo", "trpo-paper")
 METHODS += ("ppo-paper", *(f"ppo-paper+{switches}" for switches in ("s", "a", "m", "s+a", "s+m", "a+m", "s+a+m")))
+METHODS += (FIXED_CV := "cv, gamma fixed",)
 ON_RAY = ("es", "natural-cv")
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -46,8 +49,7 @@ def main() -> int:
     parser.add_argument("commit", help="what to compare with")
     parser.add_argument("--methods", nargs="*", default=METHODS)
     parser.add_argument("--tasks", nargs="*", default=list(STEPS))
-    parser.add_argument("--steps", type=int, help="of every run, in place of five iterations' worth")
-    parser.add_argument("--no-ray", action="store_true")
+    parser.add_argument("--on-ray", nargs="*", default=ON_RAY, help="methods that are trained on Ray too, preset tuned")
     parser.add_argument("--json", type=Path, help="write both sides here")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--old", type=Path, help=argparse.SUPPRESS)
@@ -73,8 +75,7 @@ def main() -> int:
 def side(tree: Path, arguments: argparse.Namespace, out: Path, more: list[str] | None = None) -> dict[str, Any]:
     """What one source tree trains."""
     command = [sys.executable, __file__, arguments.commit, "--child", str(out), "--tasks", *arguments.tasks]
-    command += ["--methods", *arguments.methods, *(["--no-ray"] if arguments.no_ray else []), *(more or [])]
-    command += ["--steps", str(arguments.steps)] if arguments.steps else []
+    command += ["--methods", *arguments.methods, "--on-ray", *arguments.on_ray, *(more or [])]
     subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(tree / "src")}, cwd=out.parent)
     return dict(json.loads(out.read_text()))
 
@@ -99,29 +100,38 @@ def train_all(asked: argparse.Namespace) -> dict[str, Any]:
     for preset in ("paper", "tuned"):
         for task in asked.tasks:
             for method in asked.methods:
-                if known_as(method, preset) is None or (method == DEFAULT and preset != "tuned"):
+                if own(method, preset) is None:
                     continue
-                steps = asked.steps or STEPS[task]
-                found[f"{task} {method} {preset}"] = train(task, method, preset, steps)
-                if method in ON_RAY and preset == "tuned" and not asked.no_ray:
-                    found[f"{task} {method} {preset} on Ray"] = train(task, method, preset, steps, ray=True)
+                found[f"{task} {method} {preset}"] = train(task, method, preset)
+                if method in asked.on_ray and preset == "tuned":
+                    found[f"{task} {method} {preset} on Ray"] = train(task, method, preset, ray=True)
     return found
 
 
-def train(task: str, method: str, preset: str, steps: int, *, ray: bool = False) -> dict[str, Any]:
+def own(method: str, preset: str) -> dict[str, Any] | None:
+    """What asks for a method in this source tree; None if it does not have it under that preset."""
+    if method == DEFAULT:
+        return {} if preset == "tuned" else None
+    name, more = ("cv", FIXED) if method == FIXED_CV else (method, {})
+    return (known := known_as(name, preset)) and {"method": known, **more}
+
+
+def train(task: str, method: str, preset: str, *, ray: bool = False) -> dict[str, Any]:
     """The bits of every iteration, or what was refused; and the settings as config.json has them."""
     import quell
+    from quell.training.methods import make_config
 
+    asked = own(method, preset) or {}
+    batch = make_config(task, asked.get("method"), preset, {}).batch_steps  # type: ignore[arg-type]
+    steps = max(STEPS[task], BATCHES * batch)
     with tempfile.TemporaryDirectory() as out:
         settings: dict[str, Any] = {**ASKED, "out": out, "progress": False}
         settings |= on_ray() if ray else {"workers": 1}
-        if method != DEFAULT:
-            settings["method"] = known_as(method, preset)
         try:
-            result = quell.train(task, preset=preset, steps=steps, **settings)  # type: ignore
+            result = quell.train(task, preset=preset, steps=steps, **settings, **asked)  # type: ignore
         except quell.UsageError as error:
             return {"bits": ["refused", type(error).__name__]}
-        print(task, method, preset, "ray" if ray else "", file=sys.stderr, flush=True)
+        print(task, method, preset, "on Ray" if ray else "", file=sys.stderr, flush=True)
         settings = json.loads((result.path / "config.json").read_text())
         return {"bits": bits(result), "settings": {key: value for key, value in settings.items() if key != "schema"}}
 
@@ -137,7 +147,9 @@ def retrained(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     from quell.config import changed, from_dict
     from quell.training.methods import make_config
 
-    task, method, preset, *ray = name.split()
+    ray = name.endswith(" on Ray")
+    task, _, rest = name.removesuffix(" on Ray").partition(" ")
+    method, _, preset = rest.rpartition(" ")
     with tempfile.TemporaryDirectory() as out:
         try:
             config = from_dict(settings)
@@ -145,8 +157,8 @@ def retrained(name: str, settings: dict[str, Any]) -> dict[str, Any]:
             result = start(config, compute=compute, out=Path(out), progress=False)
         except quell.UsageError as error:
             return {"bits": ["refused", str(error)]}
-        asked = {**ASKED, "steps": config.steps}
-        today = make_config(task, None if method == DEFAULT else method, preset, asked)  # type: ignore[arg-type]
+        asked = {**ASKED, "steps": config.steps, **(own(method, preset) or {})}
+        today = make_config(task, asked.pop("method", None), preset, asked)  # type: ignore[arg-type]
         print(name, file=sys.stderr, flush=True)
         return {"bits": bits(result), "changed": changed(config, today)}
 

@@ -124,7 +124,7 @@ SHORT = {
     "benchmarks/films.py": ["swimmer"],
     "benchmarks/flat.py": ["inverted-pendulum", "--methods", "natural-cv", "--seeds", "100", "--steps", "2000"],
     "benchmarks/normalisation.py": ["--tasks", "swimmer", "--pairs", "2", "--iterations", "20"],
-    "benchmarks/same_bits.py": ["--methods", "es", "--tasks", "swimmer", "--no-ray"],
+    "benchmarks/same_bits.py": ["--methods", "es", "--tasks", "swimmer", "--on-ray"],
     "benchmarks/scale_model.py": [],
     "benchmarks/soak.py": ["--iterations", "200", "--every", "0.1", "--out", "soak.json"],
     "benchmarks/task_speed.py": ["--seconds", "0.1", "--workers", "1"],
