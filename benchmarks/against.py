@@ -197,7 +197,18 @@ def make_trainer(task: str, method: str, preset: str, *, workers: int, engine: s
     return Trainer(config, registry.make("engine", engine, {"workers": workers}))
 
 
-def first_iteration(trainer: Any) -> Contestant:
-    """The first iteration, again and again: always the same episodes."""
-    state = trainer.initial_state()
-    return lambda: trainer.iterate(state)[0]
+def iterations(trainer: Any, first: Any = None, count: int = 3) -> Contestant:
+    """So many iterations on end from one state, again and again: always the same episodes. The turn is over when all is
+    computed, also what goes on in the background of the next episodes."""
+    import jax
+
+    start = trainer.initial_state() if first is None else first
+
+    def turn() -> Any:
+        state = start
+        for _ in range(count):
+            state, _ = trainer.iterate(state)
+        jax.block_until_ready(state.estimator)
+        return state
+
+    return turn

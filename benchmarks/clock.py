@@ -1,10 +1,12 @@
 """What the control variate costs on the clock, beside ES, where episodes are short and where they are long.
 
     python benchmarks/clock.py --json results/throughput/clock.json
+    python benchmarks/clock.py --against COMMIT --json FILE
 
 Whole training iterations at an untrained policy, all rows in turn and so under the same load of the machine: the
 paper's batches of five pairs, which are a hundred steps where episodes last ten, and the default's of 4,000 steps.
-Times are per 1,000 environment steps; ratios are to ES with the same batches, taken turn by turn.
+Times are per 1,000 environment steps; ratios are to ES with the same batches, taken turn by turn. The second form races
+every row against another commit's (see against.py).
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from statistics import median
 from typing import Any
 
 import tyro
-from against import FIXED, make_trainer, ratio
+from against import FIXED, START, iterations, make_trainer, race, ratio, serve
 
 FILLED = {"pairs": 2, "batch_steps": 4000}
 ROWS: dict[str, tuple[str, str, dict[str, Any], str]] = {
@@ -42,6 +44,12 @@ class Arguments:
     workers: int = len(os.sched_getaffinity(0))
     json: Path | None = None
     """Also write the figures here."""
+    against: str | None = None
+    """A commit to race against, instead of ES."""
+    processes: int = 3
+    """Against a commit: fresh processes of each side, with so many rounds each."""
+    serve: bool = False
+    """Be one side of a race."""
 
 
 def turns(task: str, rounds: int, workers: int) -> dict[str, dict[str, Any]]:
@@ -75,7 +83,29 @@ def settled(trainer: Any) -> Any:
     return state
 
 
+def be_a_side(arguments: Arguments) -> None:
+    trainers = {
+        f"{task} {row}": make_trainer(task, method, preset, workers=arguments.workers, **START, **settings)
+        for task in arguments.tasks
+        for row, (method, preset, settings, _) in ROWS.items()
+    }
+    try:
+        serve({name: iterations(trainer, settled(trainer)) for name, trainer in trainers.items()})
+    finally:
+        for trainer in trainers.values():
+            trainer.close()
+
+
 def main(arguments: Arguments) -> None:
+    if arguments.serve:
+        return be_a_side(arguments)
+    if arguments.against:
+        given = ["--tasks", *arguments.tasks, "--workers", str(arguments.workers)]
+        repeats = {"rounds": arguments.rounds, "processes": arguments.processes}
+        rows = race(__file__, arguments.against, arguments=given, **repeats)
+        if arguments.json:
+            arguments.json.write_text(json.dumps({"against": arguments.against, **repeats, "rows": rows}) + "\n")
+        return None
     facts: dict[str, Any] = {
         "machine": platform.processor() or platform.machine(),
         "workers": arguments.workers,
@@ -92,6 +122,7 @@ def main(arguments: Arguments) -> None:
             print(f"| {task} | {row} | {median(one['steps']):.0f} | {median(one['ms']):.1f} | {beside} |", flush=True)
     if arguments.json:
         arguments.json.write_text(json.dumps(facts) + "\n")
+    return None
 
 
 if __name__ == "__main__":

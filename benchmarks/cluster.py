@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from against import START, first_iteration, make_trainer, race, serve
+from against import START, iterations, make_trainer, race, serve
 
 WORKERS = len(os.sched_getaffinity(0))
 DEFAULT = "natural-cv"
@@ -117,7 +117,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.serve:
         with ray_session(WORKERS * 6):
-            serve({name: first_iteration(trainer) for name, trainer in contestants(arguments.rows).items()})
+            serve({name: iterations(trainer) for name, trainer in contestants(arguments.rows).items()})
         return
     figures: dict[str, Any]
     if arguments.against:

@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 import tyro
-from against import FIXED, START, first_iteration, make_trainer, race, serve
+from against import FIXED, START, iterations, make_trainer, race, serve
 
 EPISODES, HORIZON = 10, 1000
 KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -168,7 +168,7 @@ def main(arguments: Arguments) -> None:
     trainers = contestants(arguments.tasks, arguments.rows, arguments.workers)
     try:
         if arguments.serve:
-            serve({name: first_iteration(trainer) for name, trainer in trainers.items()})
+            serve({name: iterations(trainer) for name, trainer in trainers.items()})
         else:
             beside_others(arguments, trainers)
     finally:
@@ -181,7 +181,7 @@ def beside_others(arguments: Arguments, trainers: dict[str, Any]) -> None:
     workers = arguments.workers
     limit, stop_limit = open_loop(workers, recorded_actions(trainers["cv"]))
     runs: dict[str, Callable[[], Any]] = {"open loop": limit, "EnvPool": envpool_loop(workers)}
-    runs |= {name: first_iteration(trainer) for name, trainer in trainers.items()}
+    runs |= {name: iterations(trainer) for name, trainer in trainers.items()}
     times: dict[str, list[float]] = {name: [] for name in runs}
     for round_number in range(arguments.rounds + 2):
         for name, run in runs.items():
