@@ -122,7 +122,8 @@ def train(task: str, method: str, preset: str, *, ray: bool = False) -> dict[str
     from quell.training.methods import make_config
 
     asked = own(method, preset) or {}
-    batch = make_config(task, asked.get("method"), preset, {}).batch_steps  # type: ignore[arg-type]
+    name = asked.get("method") or known_as("natural-cv", preset)
+    batch = make_config(task, name, preset, {}).batch_steps  # type: ignore[arg-type]
     steps = max(STEPS[task], BATCHES * batch)
     with tempfile.TemporaryDirectory() as out:
         settings: dict[str, Any] = {**ASKED, "out": out, "progress": False}

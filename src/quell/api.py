@@ -127,7 +127,7 @@ def planned(
     asked = {**settings_file.without(written, asked), **asked}
     given = None if isinstance(task, str) else tasks.from_given(task, asked.get("horizon"))
     if isinstance(given, ForeignTask):
-        asked["horizon"] = given.horizon  # whoever goes on with it need not say so again
+        asked["horizon"] = given.horizon  # so that resuming need not repeat it
     label = str(task) if given is None else given.name
     return make_config(label, method, preset, as_strategies(asked), given).validate(), given
 

@@ -1,7 +1,7 @@
 """Compiled programs, kept between processes: the second run of a task starts in about half the time.
 
 This is JAX's persistent cache, in the user's own cache folder. What lies there is machine code that will be run, so the
-folder is used only if it is this user's and nobody else can write to it. A user's own choice of a cache is left alone,
+folder is used only if it is this user's and no other user can write to it. A cache that the user chose is left alone,
 and `JAX_ENABLE_COMPILATION_CACHE=false` does without one. The folder may be removed at any time.
 """
 
@@ -30,7 +30,7 @@ def keep_compiled() -> None:
         return
     try:
         folder = compiled_folder()
-    except RuntimeError:  # nobody's home
+    except RuntimeError:  # no home folder is known
         return
     if not is_ours(folder):
         return
@@ -59,7 +59,7 @@ def _processor() -> str:
 
 
 def is_ours(folder: Path) -> bool:
-    """Whether the folder is there, or could be made, and is a folder of this user's that nobody else can write to."""
+    """Whether the folder is there, or could be made, and is a folder of this user's that no other user can write to."""
     try:
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)

@@ -213,7 +213,7 @@ WORDS = {"true": True, "false": False, "none": None}
 
 
 def parse_value(text: str, name: str = "") -> Any:
-    """The value of the setting `name` as somebody typed it: true, false or none, JSON where it is JSON (`8`, `0.1`,
+    """The value of the setting `name` as it was typed: true, false or none, JSON where it is JSON (`8`, `0.1`,
     `[64, 64]`, `"text"`), a number as Python has it (`.5`), else the text. A strategy is text, "none" too."""
     if text.lower() in WORDS and name.rpartition(".")[2] not in registry.KINDS:
         return WORDS[text.lower()]

@@ -120,7 +120,7 @@ def shown(path: Path) -> str:
 
 
 ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-"""Colours and the like, as a terminal is told."""
+"""Colours and the like, as a terminal receives them."""
 _warned: set[str] = set()
 
 

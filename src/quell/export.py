@@ -117,7 +117,7 @@ def _steps(trained: TrainedPolicy, arrays: dict[str, Array]) -> Iterator[Step]:
         yield 'h = p["low"] + (np.clip(h, -1, 1) + 1) * p["half"]', stretch
     elif policy.actions == "clip":
         yield 'h = np.clip(h, p["low"], p["high"])', [("Max", "low"), ("Min", "high")]
-    if "shape" in arrays:  # somebody else's space: within it, and of its type
+    if "shape" in arrays:  # the environment's own space: within it, and of its type
         given = _given(trained)
         cast, *reshaped = _shaped(given)
         whole = np.issubdtype(given.dtype, np.integer)
@@ -167,7 +167,7 @@ def _arrays(trained: TrainedPolicy) -> dict[str, Array]:
 
 
 def _given(trained: TrainedPolicy) -> Any:
-    """An action of one's own, for its shape and type."""
+    """Any action of the space, for its shape and type."""
     return trained.task.as_given(np.zeros((1, trained.policy.recorded_size), np.float32))[0]
 
 

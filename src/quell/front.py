@@ -121,7 +121,7 @@ def sweep(
         swept.results(swept.best)[0].policy   # of their first seed
 
     `random` combinations are drawn from the grid in place of all; `jobs` runs go on at a time, by default one per core.
-    Runs of an environment or of strategies of one's own go on in this process, one after the other. What is done is not
+    Runs with a custom environment or custom strategies go on in this process, one after the other. What is done is not
     done again: a larger grid, or the same call after it was stopped, trains what is missing.
     """
     from quell.campaign.sweep import full_grid, trials

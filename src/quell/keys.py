@@ -2,7 +2,7 @@
 
 Every random number in a run is drawn from `generator(seed, purpose, *address)`, where the address is some of
 (iteration, pair, sign). Two engines, any number of workers, and a run resumed after a kill therefore see the
-same numbers, because nobody's position in a shared stream matters.
+same numbers, because no position in a shared stream matters.
 """
 
 import functools

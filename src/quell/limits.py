@@ -43,7 +43,7 @@ def _limits() -> Iterator[tuple[int, str]]:
 
 
 def _machine() -> int:
-    """What could be had without swapping, and what room there is to swap; all there is, if nobody knows."""
+    """What could be had without swapping, and what room there is to swap; all there is, if that is unknown."""
     with suppress(*UNREADABLE):
         facts = _table(PROC / "meminfo")
         return 1024 * (facts["MemAvailable:"] + facts.get("SwapFree:", 0))

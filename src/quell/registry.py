@@ -17,6 +17,7 @@ import math
 import os
 import pkgutil
 import re
+import sys
 import textwrap
 from collections.abc import Mapping
 from contextlib import suppress
@@ -107,6 +108,20 @@ def make(kind: str, name: str, settings: Mapping[str, Any] | None = None) -> Any
             raise UsageError(f"unknown {kind} {name!r}: {POLICIES[name]}")
         raise UsageError(f"unknown {kind} {name!r}{did_you_mean(name, known)}; there are: {', '.join(known)}")
     return replace(known[name](), settings or {}, f"{kind}.")
+
+
+def imported(words: str, path: str = "") -> Any:
+    """The function or class that `module:name` stands for; `path` is searched after everything else. Only what a user
+    typed may come here, never what a run folder or a file of settings holds."""
+    if path and path not in sys.path:
+        sys.path.append(path)
+    try:
+        found = pkgutil.resolve_name(words)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(f"cannot import {words}: {error}") from error
+    if not callable(found):
+        raise UsageError(f"{words} is not a function or class")
+    return found
 
 
 def is_strategy(value: Any) -> bool:
@@ -222,7 +237,7 @@ def whole(name: str, value: Any, least: int = 0) -> int:
 
 
 def read_whole(text: str) -> int:
-    """The whole number that somebody typed: 100000, 1e5, 100k or 0.1M; a ValueError if it is none."""
+    """The whole number that was typed: 100000, 1e5, 100k or 0.1M; a ValueError if it is none."""
     digits, times = (text[:-1], THOUSANDS[text[-1].lower()]) if text[-1:].lower() in THOUSANDS else (text, 1)
     if digits.lstrip("+-").isdigit():
         return int(digits) * times
@@ -239,7 +254,7 @@ def as_path(name: str, value: Any) -> Path:
 
 
 def check(owner: Any, prefix: str = "") -> None:
-    """Raise UsageError naming the settings that make no sense; config.json and keywords are typed by nobody."""
+    """Raise UsageError naming the settings that make no sense: config.json and keywords are not type-checked."""
     if found := complaints(owner, prefix):
         raise UsageError("; ".join(found))
 

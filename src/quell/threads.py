@@ -19,7 +19,7 @@ def cores() -> int:
 
 
 def settle() -> None:
-    """Fix the number for this process and its children, unless somebody did or it is too late."""
+    """Fix the number for this process and its children, unless it is fixed already or it is too late."""
     bridge = sys.modules.get("jax._src.xla_bridge")
     if bridge is None or not bridge.backends_are_initialized():
         os.environ.setdefault(VARIABLE, str(THREADS))

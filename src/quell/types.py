@@ -39,7 +39,7 @@ def either(condition: Any, changed: Callable[[], dict[str, Any]], otherwise: dic
 
 @dataclass(frozen=True)
 class Caution:
-    """How carefully a step should follow an estimate; an estimator says so where it knows."""
+    """How carefully a step should follow an estimate; set by an estimator that knows."""
 
     surrogate: Callable[[Array], Any] | None = None
     """theta -> what the batch says it would earn above the batch's own, in any unit: the step should gain by it."""

@@ -22,7 +22,7 @@ from quell.types import Array
 
 Size = tuple[int, int]  # width and height, in pixels
 PICTURES_PER_SECOND = 20
-COLOURS = 32  # of a GIF: half the size of 64, and nobody sees it
+COLOURS = 32  # of a GIF: half the size of 64, and the difference cannot be seen
 RENDERERS = ("egl", "osmesa")
 WHAT_TO_INSTALL = (
     "no off-screen renderer works; on Debian or Ubuntu: apt-get install libegl1 libgl1-mesa-dri (MUJOCO_GL=egl) "
@@ -181,7 +181,7 @@ def choose_renderer(task: Task) -> None:
             if chosen := sys.modules.get("mujoco.rendering.classic.gl_context"):  # a program imported MuJoCo before
                 importlib.reload(chosen)
         except QuellError:
-            if task.engine == "mujoco":  # somebody else's environment may draw without
+            if task.engine == "mujoco":  # another library's environment may draw without
                 raise
 
 

@@ -98,7 +98,7 @@ METHODS = {
     **dict.fromkeys(("a2c", "a3c", "acktr"), "its successor here is `ppo`"),
     **dict.fromkeys(("openes", "open-es", "openai-es", "openaies"), "it is `es` here"),
 }
-"""What somebody may ask for by name that is not here -> what there is."""
+"""Names that are not here -> what there is."""
 
 RESULT = {
     "predict": "result.policy.predict(obs), or result.policy(obs)",
@@ -115,7 +115,7 @@ RESULT = {
 
 
 def called_here(name: str, known: Collection[str], shown: Callable[[str], str], *, flags: bool) -> str | None:
-    """A sentence on what another library's word stands for here; None if it is nobody's."""
+    """A sentence on what another library's word stands for here; None if it is unknown."""
     if there := [one for one in ELSEWHERE.get(name, ()) if one in known]:
         return f"what other libraries call so is {shown(there[0])} here"
     if name not in SENTENCES:

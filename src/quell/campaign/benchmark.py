@@ -1,8 +1,8 @@
 """Methods side by side on many tasks, with their tuned settings, from records alone.
 
 A score is the mean return of the final policy's mean actions over fresh episodes; a cell its mean and standard
-deviation over seeds. Who is above whom is told by raw scores, seed against seed (`quell.stats.verdict`), task by task
-and pooled over tasks.
+deviation over seeds. Verdicts compare raw scores, seed against seed (`quell.stats.verdict`), task by task and pooled
+over tasks.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def carried_out(
     environment of the user's own. Where it cannot find all there is, they run here, one after the other.
     """
     engine, workers = registry.name_of(compute), getattr(compute, "workers", None)
-    if compute != engine_called(engine, workers):
+    if (known := registry.is_own("engine", compute)) and compute != engine_called(engine, workers):
         raise UsageError(f"runs side by side take engine {engine!r} as it comes: leave out its settings")
     folder = out / check_run_name(name or f"{folder_name(config.task)}-{config.method}")
     sweep = Sweep(config, chosen, seeds, episodes, folder, trust, engine)
@@ -93,7 +93,8 @@ def carried_out(
         make_policy(job.config, make_task(job.config, given))
         job.check()
     due = [job for job in todo if not job.done]
-    apart = all(registry.is_own(kind, getattr(config, kind)) for kind in STRATEGIES) and (given is None or trust)
+    own = all(registry.is_own(kind, getattr(config, kind)) for kind in STRATEGIES)
+    apart = known and own and (given is None or trust)
     check_out(folder)
     if not due:
         return sweep, [], 0

@@ -1,6 +1,6 @@
 """One task and method with many settings and seeds, and how they did.
 
-Runs are told apart by what varies: a grid that grows later finds its earlier runs done.
+Runs are named after the settings that vary: a grid that grows later finds its earlier runs done.
 """
 
 from __future__ import annotations

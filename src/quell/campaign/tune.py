@@ -35,7 +35,7 @@ FIRST_SEED = 100
 MORE_SEEDS = 3
 SEARCHES = "searches.json"
 """Beside the records: what every search of a method came to."""
-KEPT = 4  # one in so many goes on to more seeds, where nobody was left behind before
+KEPT = 4  # one in so many goes on to more seeds, where none was given up before
 THIRD = 3  # one in so many goes on to a budget that is so many times larger
 
 Run = Callable[[Sequence[Job]], Any]

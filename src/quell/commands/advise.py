@@ -36,7 +36,7 @@ class Arguments:
     settings: dict[str, str] = field(default_factory=dict)
     """Other settings, e.g. --settings delay 1000 policy.hidden [] policy.init_std 0.15"""
     seed: int = 0
-    """Of all randomness."""
+    """Seed for all random numbers."""
     workers: Annotated[int | None, UNSET] = None
     """Workers, by default one per core. Results do not depend on it."""
     engine: Annotated[str | None, UNSET] = None

@@ -9,6 +9,7 @@ import numpy as np
 from quell.api import evaluate
 from quell.commands.arguments import UNSET, parse
 from quell.commands.common import OfRun, acted, described
+from quell.commands.settings import own_strategy
 from quell.terminal.streams import tell
 
 
@@ -25,7 +26,7 @@ class Arguments(OfRun):
     workers: Annotated[int | None, UNSET] = None
     """Worker processes, by default one per core. Results do not depend on it."""
     engine: str = "cpu"
-    """Where the episodes run: cpu, ray, or one that you have added."""
+    """Where the episodes run: cpu, ray, or my_module:MyEngine."""
     json: bool = False
     """Print JSON, with every return."""
 
@@ -33,7 +34,8 @@ class Arguments(OfRun):
 def main(arguments: list[str]) -> int:
     parsed = parse(Arguments, arguments, prog="quell eval")
     result = parsed.load()
-    asked = {name: getattr(parsed, name) for name in ("episodes", "seed", "workers", "engine")}
+    asked = {name: getattr(parsed, name) for name in ("episodes", "seed", "workers")}
+    asked["engine"] = own_strategy(parsed.engine, "engine")
     rollouts = evaluate(result, mean_action=not parsed.sample, **asked)
     returns, actions = rollouts.returns, acted(sample=parsed.sample)
     if parsed.json:

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from quell import zoo
+from quell import registry, zoo
 from quell.api import resume
 from quell.commands.arguments import take
 from quell.commands.common import find_run, report
 from quell.commands.settings import ResumeFlags, own_task, parse, take_choices
-from quell.config import changed, flatten, replace
+from quell.config import Config, changed, flatten, replace
 from quell.errors import UsageError
 from quell.runs import Run
 from quell.terminal.streams import say
@@ -33,16 +33,26 @@ def main(arguments: list[str]) -> int:
     run = Run.open(find_run(arguments[0]))
     choices, rest = take_choices(arguments[1:])
     engine = choices.pop("engine", "cpu")
-    default, given = replace(run.config, choices), own_task(factory, run.config.horizon)
+    own = {name: _with_settings(one, run.config, name) for name, one in choices.items() if not isinstance(one, str)}
+    default, given = replace(run.config, choices | own), own_task(factory, run.config.horizon)
     config, compute, others = parse(rest, default, engine, ResumeFlags, prog=PROG, description=DESCRIPTION + OWN)
     after = flatten(config)
     settings = {name: after[name] for name in changed(run.config, config) if name in after}
+    settings = {name: value for name, value in settings.items() if name.partition(".")[0] not in own}
+    settings |= {name: getattr(config, name) for name in own}
     counter = Counter()
     result = resume(run.path, engine=compute, env=given, callbacks=counter, **others, **settings)
     if result.finished and not counter.iterations:
         spent = f"it has {result.steps:,} steps, and {result.config.steps:,} were asked for"
         say(f"nothing was left to do: {spent if result.steps >= result.config.steps else 'its target is reached'}")
     return report(result)
+
+
+def _with_settings(own: Any, config: Config, name: str) -> Any:
+    """A strategy of the user's, with the settings that it has in the run, if it is the run's."""
+    current = getattr(config, name, None)
+    known = isinstance(current, registry.Elsewhere) and current.name == registry.name_of(own)
+    return registry.replace(own, current.settings) if known else own  # type: ignore[union-attr]
 
 
 class Counter(Callback):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -42,16 +43,27 @@ IN_WORDS = {("--policy.hidden", "linear"): (), ("--delay", "end"): ("0",)}
 def own_task(factory: str | None, horizon: int | None) -> Task | None:
     """The task of `--trust-import module:factory`, if given; `horizon` is set where it is not the environment's own.
 
-    This is the only way in which the command line imports a user's code; nothing in a run folder can ask for it.
+    This and `own_strategy` are how the command line imports a user's code; nothing in a run folder can ask for it.
     """
     if factory == "":
         raise UsageError("--trust-import needs a factory, as in --trust-import my_module:make_env")
     return tasks.trusted(factory, horizon=horizon or 0) if factory else None
 
 
-def take_choices(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
-    """Which strategies were asked for by name (`--directions qmc`, `--engine ray`), and the other arguments."""
-    chosen: dict[str, str] = {}
+def own_strategy(words: str, flag: str) -> Any:
+    """The strategy of `--estimator my_module:MyEstimator`, with its defaults; any other text stays what it is."""
+    if ":" not in words:
+        return words
+    made = registry.imported(words, os.getcwd())
+    if not (isinstance(made, type) and dataclasses.is_dataclass(made)):
+        raise UsageError(f"--{flag} {words}: a strategy is a frozen dataclass (see examples/own_step.py)")
+    return made()
+
+
+def take_choices(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """Which strategies were asked for by name (`--directions qmc`, `--engine ray`, `--step my_module:MyStep`), and the
+    other arguments."""
+    chosen: dict[str, Any] = {}
     rest, words = [], iter(arguments)
     for word in words:
         name, _, value = word.removeprefix("--").partition("=")
@@ -60,9 +72,9 @@ def take_choices(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
             value, known = value or next(words, ""), registry.table(kind)
             if value in POLICIES:
                 raise UsageError(f"--{name} {value!r}: {POLICIES[value]}")
-            if value not in known:
+            if ":" not in value and value not in known:
                 raise UsageError(f"--{name} {value!r}: there are {', '.join(known)}{did_you_mean(value, known)}")
-            chosen[name.replace("-", "_")] = value
+            chosen[name.replace("-", "_")] = own_strategy(value, name)
         else:
             rest.append(word)
     return chosen, rest
@@ -71,7 +83,7 @@ def take_choices(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
 def parse(
     arguments: list[str],
     default: Config,
-    engine: str,
+    engine: Compute | str,
     others: type[Any],
     *,
     prog: str,
@@ -82,10 +94,10 @@ def parse(
 
     `method`, which has chosen them, is shown among the flags.
     """
-    compute = registry.make("engine", engine)
+    compute = registry.make("engine", engine) if isinstance(engine, str) else engine
     shared = {*registry.hints(type(compute)), *registry.hints(others)}
     shared |= {"method"} if method else set()
-    spelled = [_spelled_out(word, default, engine, shared) for word in arguments]
+    spelled = [_spelled_out(word, default, compute, shared) for word in arguments]
     pairs = itertools.pairwise(["", *spelled])
     arguments = [word for pair in pairs for word in IN_WORDS.get(pair, pair[1:])]
     if {"-h", "--help"} & set(arguments):
@@ -99,7 +111,7 @@ def parse(
     flat = [*(fields.pop(name) for name in FIRST if name in fields), *_fields(others()).values()]
     for name, (text, own) in GROUPS.items():
         flat.append(_group(name, text, [fields.pop(one) for one in own or list(fields)], OmitArgPrefixes))
-    text = f"{engine}: {type(compute).__doc__}".partition("\n")[0]
+    text = f"{registry.name_of(compute)}: {type(compute).__doc__}".partition("\n")[0]
     flat.append(_group("engine", text, _fields(compute).values(), OmitArgPrefixes))
     form = dataclasses.make_dataclass("Arguments", [*flat, *nested])
     parsed: dict[str, Any] = dict(vars(filled(form, arguments, prog, description)))
@@ -111,7 +123,7 @@ def parse(
     return _read(parsed, default).validate(), compute, flags
 
 
-def _spelled_out(word: str, config: Config, engine: str, shared: set[str]) -> str:
+def _spelled_out(word: str, config: Config, engine: Compute, shared: set[str]) -> str:
     """A flag with its full name; one that nothing chosen reads is refused."""
     if re.fullmatch(r"-[A-Za-z]", word) and word != "-h":
         answer = called_here(word[1:], ["steps", "out"], flag, flags=True)
@@ -123,10 +135,10 @@ def _spelled_out(word: str, config: Config, engine: str, shared: set[str]) -> st
     negated = [re.sub(r"(\w+)$", r"no_\1", one) for one in known]
     full = full_name(name, known) or full_name(name, negated)
     if full is None:
-        read = {kind: list(registry.hints(of)) for kind, of in registry.table("engine").items()}
-        if any(name in names for names in read.values()):
-            own = ", ".join(map(flag, read[engine]))
-            raise UsageError(f"engine {engine!r} reads no setting {given}; it reads: {own} (--engine chooses another)")
+        if any(name in registry.hints(of) for of in registry.table("engine").values()):
+            own = ", ".join(map(flag, registry.hints(type(engine))))
+            who = f"engine {registry.name_of(engine)!r}"
+            raise UsageError(f"{who} reads no setting {given}; it reads: {own} (--engine chooses another)")
         raise Unread(config, name, shared)
     return f"{flag(full)}{equals}{value}"
 

@@ -43,8 +43,8 @@ class Arguments:
     sampler: Literal["random", "tpe"] = "random"
     """How settings are drawn: at random from a grid, or by Optuna's tree-structured Parzen estimator (extra tune)."""
     pruner: Pruner = "halving"
-    """Who gets the whole budget: the best thirds after a ninth and a third of it (halving), whoever is no worse than
-    the median so far (median, with tpe), or everybody (none)."""
+    """Which trials get the whole budget: the best thirds after a ninth and a third of it (halving), all that are no
+    worse than the median so far (median, with tpe), or all (none)."""
     episodes: Annotated[int, SIZE] = 10
     """Episodes of each final evaluation."""
     jobs: Annotated[int | None, SIZE, UNSET] = None

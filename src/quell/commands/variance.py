@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import tyro
 
 from quell.commands.arguments import UNSET, parse
-from quell.commands.settings import own_task
+from quell.commands.settings import own_strategy, own_task
 from quell.config import Preset, check_file, parse_value
 from quell.errors import UsageError
 from quell.figures.style import check_picture
@@ -33,7 +33,7 @@ class Arguments:
     methods: str = "es,ortho,gcmc,qmc,cv,cv-moments,natural-cv"
     """Estimators, separated by commas: es re cv cv-moments cv-layer cv-several natural-cv pg
     actor-critic, each also with -ortho, -gcmc, -qmc (directions) or -crn (common action noise in a pair); ortho, gcmc,
-    qmc and crn mean ES."""
+    qmc and crn mean ES. my_module:MyEstimator is your own; directions of your own mean ES."""
     pairs: int = 400
     """Pairs to measure on, in iterations of N (the setting `pairs`, 5 in the paper)."""
     pairs_other: Annotated[int | None, UNSET] = None
@@ -61,7 +61,7 @@ class Arguments:
     workers: Annotated[int | None, UNSET] = None
     """Workers, by default one per core. Results do not depend on it."""
     engine: Annotated[str | None, UNSET] = None
-    """Where episodes run: cpu (the default) or ray."""
+    """Where episodes run: cpu (the default), ray, or my_module:MyEngine."""
     trust_import: Annotated[str | None, UNSET] = None
     """module:function that makes the environment in place of TASK, if it is your own; the module is imported."""
     trust_files: bool = False
@@ -99,7 +99,9 @@ def _report(parsed: Arguments, changes: dict[str, Any], discounts: list[float], 
 
     elsewhere = ("sweep", "json", "figure", "trust_import")
     given = {name: value for name, value in vars(parsed).items() if name not in elsewhere}
-    given["methods"] = [*parsed.methods.split(","), *gamma_rows(discounts)]
+    own = [own_strategy(method.strip(), "methods") for method in parsed.methods.split(",")]
+    given["methods"] = [*own, *gamma_rows(discounts)]
+    given["engine"] = own_strategy(parsed.engine, "engine") if parsed.engine else None
     given["gain_methods"] = parsed.gain_methods.split(",")
     given["settings"] = {name: parse_value(text, name) for name, text in parsed.settings.items()} | changes
     given["task"] = own_task(parsed.trust_import, given["settings"].get("horizon")) or parsed.task

@@ -3,7 +3,7 @@
 Such returns say nothing. A critic's advantages may still: they are what it did not expect, and on a task that is
 solved its errors. Those are small, but steps have a fixed length, so that a solved task would be lost along them. Hence
 
-    nothing else was ever earned    a whole step: nobody knows what is to be gained, and moving finds out
+    nothing else was ever earned    a whole step: it is unknown what can be gained, and moving finds out
     more was earned before          a whole step: the critic has seen what is better
     less was earned before          as much shorter as the variance of advantages is smaller than where returns differed
 

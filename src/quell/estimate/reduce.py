@@ -2,7 +2,7 @@
 
 Floating-point addition is not associative, so the order is fixed: pairs are cut into at most 1024 consecutive blocks, a
 block is summed in pair order, and blocks are added along a binary tree. Any number of threads or machines that compute
-whole blocks get the same bits, and whoever holds whole subtrees may add them up before sending them on.
+whole blocks get the same bits, and a process that holds whole subtrees may add them up before sending them on.
 """
 
 import functools

@@ -30,6 +30,7 @@ from quell.measure.report import Report
 from quell.measure.rows import Row, find_rows
 from quell.measure.session import Session
 from quell.measure.summary import summarise
+from quell.perturb import Kind
 from quell.rollout import Compute
 from quell.terminal.progress import counter
 
@@ -40,7 +41,7 @@ def variance(
     task: str | Any,
     *,
     at: str = "init",
-    methods: str | Sequence[str | Row | Estimator] = METHODS,
+    methods: str | Sequence[str | Row | Estimator | Kind] = METHODS,
     pairs: int = 400,
     pairs_other: int | None = None,
     warmup: int = 150,

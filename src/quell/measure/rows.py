@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable
+from typing import Any
 
 from quell.errors import UsageError, did_you_mean
 from quell.estimate import Estimator
@@ -94,10 +95,10 @@ def find_row(name: str, sigma: float) -> Row:
     return row
 
 
-def find_rows(methods: Iterable[str | Row | Estimator], sigma: float, needed: Iterable[str] = ()) -> list[Row]:
+def find_rows(methods: Iterable[str | Row | Estimator | Kind], sigma: float, needed: Iterable[str] = ()) -> list[Row]:
     """Rows in the order given, ES first and always there: everything is measured against it; last, what is `needed`.
 
-    A method is a name, a Row, or an estimator, which is then called as it calls itself.
+    A method is a name, a Row, or an estimator, which is then called as it calls itself; directions alone mean ES.
     """
     rows: dict[str, Row] = {"es": find_row("es", sigma)}
     for method in methods:
@@ -106,7 +107,7 @@ def find_rows(methods: Iterable[str | Row | Estimator], sigma: float, needed: It
         if isinstance(method, str):
             row = find_row(method.strip(), sigma)
         else:
-            row = (method if isinstance(method, Row) else Row(name_of(method), method)).at(sigma)
+            row = _row_of(method, sigma)
             if not hasattr(row.estimator, "biased"):
                 raise UsageError(f"estimator {row.name!r} has to say whether it is `biased` (True or False)")
         if rows.setdefault(row.name, row) != row:
@@ -115,8 +116,16 @@ def find_rows(methods: Iterable[str | Row | Estimator], sigma: float, needed: It
     return list(rows.values())
 
 
+def _row_of(given: Any, sigma: float) -> Row:
+    if isinstance(given, Row):
+        return given.at(sigma)
+    if callable(getattr(given, "plus", None)):  # directions
+        return Row(name_of(given), Es(shaping="none"), replace(given, {"sigma": sigma}))
+    return Row(name_of(given), given).at(sigma)
+
+
 def unit(estimator: Estimator, batch: Batch, state: State) -> float:
-    """What an estimator divides returns by, if its method `unit` says so; its gradients are multiplied by that."""
+    """What an estimator divides returns by, if it has a method `unit`; its gradients are multiplied by that."""
     own = getattr(estimator, "unit", None)
     return float(own(batch, state)) if callable(own) else 1.0
 

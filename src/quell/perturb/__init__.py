@@ -185,7 +185,7 @@ def _parts(policy: Policy) -> tuple[tuple[str, int, tuple[int, ...]], ...]:
 
 
 def perturbed(theta: Any, sigma: Any, eps: Any) -> Any:
-    """theta + sigma eps, in single precision: the one place that says so."""
+    """theta + sigma eps, in single precision: the one place that does this."""
     return theta + (np.float32(sigma) if isinstance(sigma, float | int) else sigma) * eps
 
 

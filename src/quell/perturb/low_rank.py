@@ -60,7 +60,7 @@ class LowRank(Directions):
     def members(
         self, theta: Array, draw: Draw, chosen: Sequence[tuple[int, int]], shape: Shape | None
     ) -> Array | Factored:
-        if not draw.layout:  # a network whose product with a factor nobody knows
+        if not draw.layout:  # a custom network, whose product with a factor is unknown
             return super().members(theta, draw, chosen, shape)
         signs = [sign for _, sign in chosen]
         if not any(signs):

@@ -89,7 +89,7 @@ def _factor_by_factor(policy: Policy, members: Factored) -> Callable[[Array], Ar
 
 
 def _member_by_member(policy: Policy, thetas: Array) -> Callable[[Array], Array]:
-    """The same of networks of one's own."""
+    """The same for custom networks."""
     members = [policy.unflatten(theta) for theta in thetas]
 
     def outputs(obs: Array) -> Array:

@@ -24,7 +24,7 @@ class Policy:
     theta holds, in this order, each layer's weights [inputs, outputs] and biases, then, for a Gaussian policy that
     learns it, the state-independent log standard deviation of every action coordinate.
 
-    A network of one's own is a subclass with `shapes` and `output` (examples/own_policy.py).
+    A custom network is a subclass with `shapes` and `output` (examples/own_policy.py).
     """
 
     obs_size: int
@@ -64,7 +64,7 @@ class Policy:
 
     @property
     def own(self) -> bool:
-        """Whether the network is somebody else's, of which only its output is known."""
+        """Whether the network is a custom one, of which only its output is known."""
         return type(self).output is not Policy.output
 
     @property
@@ -80,7 +80,7 @@ class Policy:
 
     @functools.cached_property
     def layers(self) -> list[tuple[int, int]]:
-        """(inputs, outputs) of each layer; a network of one's own is one layer, of all its parameters by 1."""
+        """(inputs, outputs) of each layer; a custom network is one layer, of all its parameters by 1."""
         if self.own:
             return [(sum(map(math.prod, self.shapes.values())) - 1, 1)]
         return list(itertools.pairwise([self.obs_size, *self.hidden, self.action_size]))

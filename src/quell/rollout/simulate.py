@@ -104,7 +104,7 @@ class _Played:
     def play(
         self, simulator: Simulator, act: Act, resets: Generators, noise: Iterator[Array], pulse: memoryview
     ) -> None:
-        """From reset until nobody is left or the horizon is reached."""
+        """From reset until all have ended or the horizon is reached."""
         active = np.ones(len(self.steps), bool)
         bounded = to_environment(self.policy, getattr(simulator, "bounds", None))
         late = simulator if isinstance(simulator, PaysLater) else None

@@ -130,7 +130,7 @@ def _as_record(facts: Any) -> Facts:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[list[Path]]:
-    """The folder's files, and nobody else who packs them; none where the file system cannot promise that."""
+    """The folder's files, while no other process packs them; none where the file system cannot promise that."""
     if not folder.is_dir():
         yield []
         return

@@ -22,7 +22,7 @@ HOLLOW = 1 << 24  # bytes from which on a file has to be made of something: a sp
 SCHEMA = 1
 """Of what a run folder holds. It is raised when an older quell would misread what is written."""
 MALFORMED = (OSError, ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError, QuellError)
-"""What reading a file that somebody made up may raise."""
+"""What reading a made-up file may raise."""
 NOT_OFFERED = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL}
 """What file systems say that have no locks, or cannot flush a folder (NFS without lockd, Lustre, FUSE)."""
 _told: set[tuple[int, str]] = set()  # (file system, what it lacks) of which a warning was given
@@ -124,7 +124,7 @@ def write_new(path: Path, data: bytes) -> None:
 def write(path: Path, text: str) -> int:
     """A file that the user named, which may be a device: UTF-8, whatever the locale. How many bytes it has."""
     with naming(path):
-        return path.write_bytes(text.encode(errors="replace"))  # there may be half a character in somebody's name
+        return path.write_bytes(text.encode(errors="replace"))  # there may be half a character in a name
 
 
 def write_atomically(path: Path, data: bytes) -> None:

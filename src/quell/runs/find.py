@@ -85,7 +85,7 @@ def _changed(path: Path) -> float:
 
 
 def _is_locked(path: Path) -> bool | None:
-    """Whether a process holds the run's lock; None where nobody can tell."""
+    """Whether a process holds the run's lock; None where that is unknown."""
     try:
         descriptor = os.open(path / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:

@@ -99,7 +99,7 @@ class Run(AbstractContextManager["Run"]):
             who = f"process {holder}" if holder.isdecimal() else "another process"
             raise UsageError(f"{who} is writing to {shown(self.path)!r}; wait for it or stop it first")
         self._lock = descriptor
-        with suppress(OSError):  # whoever is refused learns our number; on a full disk, not
+        with suppress(OSError):  # a process that is refused learns our number; on a full disk, not
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"{os.getpid()}\n".encode())
         for name in WRITTEN:  # what a kill left half-written
@@ -117,7 +117,7 @@ class Run(AbstractContextManager["Run"]):
     def remove_if_never_begun(self) -> None:
         """Delete a new folder that has no checkpoint: its engine never started, so there is nothing to go on from."""
         if not checkpoint.iterations(self.checkpoints):
-            shutil.rmtree(self.path, ignore_errors=True)  # whatever it meets, what went wrong is told
+            shutil.rmtree(self.path, ignore_errors=True)  # whatever it meets, the first error is reported
 
     def update_config(self, config: Config) -> None:
         """Record settings that a resumed run was allowed to change."""

@@ -86,7 +86,7 @@ class MetricsWriter:
 
     def __init__(self, folder: Path, *, after: int = 0, metrics: Iterable[str] = METRICS) -> None:
         """Continue behind iteration `after`: rows of later iterations, from before a kill, are dropped. metrics.csv has
-        the columns given; a metric that nobody defined is in the other two files alone."""
+        the columns given; a metric without a definition is in the other two files alone."""
         self._columns = ("steps", *(name for name in metrics if name != "steps"))
         names, steps = ("metrics.jsonl", "metrics.csv"), 0.0
         found = files.read_rows(folder / names[0])
@@ -147,7 +147,7 @@ class Lines:
         os.close(self._file)
 
     def _append(self) -> None:
-        """Write all that waits, or nothing: half a line would end the history for whoever reads it."""
+        """Write all that waits, or nothing: half a line would end the history for its readers."""
         size = os.fstat(self._file).st_size
         try:
             written = os.write(self._file, self._pending)

@@ -15,7 +15,7 @@ __all__ = ["MujocoTask", "Simulator", "Task", "from_env", "from_given", "get", "
 
 VERSIONED = re.compile(r"(?:[\w.-]+/)?[\w.-]+-v\d+")
 """How Gymnasium's ids look."""
-FOREIGN = {"gym:": "foreign.gym", "envpool:": "foreign.envpool"}  # names that stand for somebody else's environments
+FOREIGN = {"gym:": "foreign.gym", "envpool:": "foreign.envpool"}  # names that stand for environments of other libraries
 
 
 @functools.cache
@@ -30,7 +30,7 @@ def names() -> list[str]:
 
 
 def _hint(name: str) -> str:
-    """What somebody may have meant who gave a name that nothing has."""
+    """What may have been meant by a name that nothing has."""
     import gymnasium
 
     if ":" in name:

@@ -20,7 +20,7 @@ Draws = tuple[Any, ...]
 class Simulator(Protocol):
     """`m` episodes of one task advancing together; member i's randomness comes from its own generator.
 
-    It may also have `bounds` (lowest, highest action); `truncated` [k]: members whose environment, somebody else's,
+    It may also have `bounds` (lowest, highest action); `truncated` [k]: members whose environment, of another library,
     ended the episode short of a terminal state, for good; and for films `steps_per_second` with
     `picture(width, height)`, or with `pose()` and `pictures(poses, per_second, width, height)`, whose camera can suit
     all the poses of a film.

@@ -233,7 +233,7 @@ def load_model(source: str, *, assets: dict[str, bytes] | None = None) -> Any:
     """Compile MJCF from a path or an XML string, without the stages that its physics has no use for.
 
     MuJoCo reports deprecated attributes of other people's models by appending to a log file in the working
-    directory; nobody running a task can act on those, so they are dropped while the model compiles.
+    directory; a user cannot act on those, so they are dropped while the model compiles.
     """
     previous = mujoco.get_mju_user_warning()
     mujoco.set_mju_user_warning(lambda message: None)

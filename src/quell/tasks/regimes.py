@@ -94,7 +94,7 @@ class RegimeSimulator:
     def reset(self, generators: Sequence[np.random.Generator]) -> Array:
         observation = self._inner.reset(generators)
         self._generators = generators
-        self._steps, self._paid = 0, 0  # done, and of those that `rewards` has told
+        self._steps, self._paid = 0, 0  # done, and of those that `rewards` has returned
         self._ends = np.full(len(generators), NEVER)  # each member's last step
         self._owed, self._own = np.zeros(len(generators)), list[Array]()
         return self._observed(observation)
@@ -115,7 +115,7 @@ class RegimeSimulator:
         return self._observed(observation), ended
 
     def rewards(self) -> Array:
-        """What is owed is paid on the last of these steps: nobody asks before the episodes are over."""
+        """What is owed is paid on the last of these steps: none is read before the episodes are over."""
         return self._pay(over=True)
 
     def _pay(self, *, over: bool) -> Array:

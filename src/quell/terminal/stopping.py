@@ -52,7 +52,7 @@ def end(number: int, frame: FrameType | None = None) -> None:
     if Steady(sys.stderr).isatty():
         Steady(sys.stderr).write(SHOW_CURSOR)  # which a progress bar hides
     say(f"quell: error: {last_words('ended at once' if listener and listener.resuming else 'interrupted')}")
-    with suppress(OSError):  # where there is no such file, workers see by themselves that nobody is there any more
+    with suppress(OSError):  # where there is no such file, workers notice by themselves that the driver is gone
         for children in Path("/proc/self/task").glob("*/children"):
             for child in children.read_text().split():
                 os.kill(int(child), signal.SIGKILL)

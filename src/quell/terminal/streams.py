@@ -17,7 +17,7 @@ LOST = (OSError, ValueError, AttributeError, RuntimeError)
 
 
 class Steady:
-    """A stream whose loss nobody feels: what cannot be written is dropped."""
+    """A stream whose loss does no harm: what cannot be written is dropped."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -62,7 +62,7 @@ def _spelt(error: UnicodeError) -> str:
 
 
 def printable(text: str, breaks: str = "\n\t") -> str:
-    """A text without what may steer a terminal: names and settings may come from a folder that somebody made up."""
+    """A text without what may steer a terminal: names and settings may come from a made-up folder."""
     return "".join(c if c.isprintable() or c in breaks else "?" for c in ESCAPES.sub("", text))
 
 
@@ -72,6 +72,6 @@ def tell(text: object = "") -> None:
 
 
 def say(text: str) -> None:
-    """A line on stderr, whatever has become of it; somebody else's text may be in it, of any length."""
+    """A line on stderr, whatever has become of it; foreign text may be in it, of any length."""
     text = text if len(text) <= LONGEST else f"{text[:CUT]}... ({len(text):,} characters in all)"
     print(printable(text), file=Steady(sys.stderr), flush=True)

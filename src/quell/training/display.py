@@ -53,7 +53,7 @@ class Display(Callback):
         if not self.stop_requested:
             self.stop_requested, self.signal = True, number
             self._announce(number)
-        elif stopping.listener is None:  # in somebody's own program, which goes on
+        elif stopping.listener is None:  # in a user's program, which goes on
             raise KeyboardInterrupt
         else:
             stopping.end(number)

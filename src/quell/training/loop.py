@@ -26,7 +26,7 @@ def run_training(
     saved = checkpoint.load_newest(run.checkpoints)
     state = TrainState.from_checkpoint(config, make_problem(config, task), saved) if saved else None
     done = state.iteration if state else 0
-    writer = MetricsWriter(run.path, after=done, metrics=metrics_of(config))  # whatever is wrong with it is told first
+    writer = MetricsWriter(run.path, after=done, metrics=metrics_of(config))  # its errors are reported first
     with closing(writer), closing(Trainer(config, compute, task)) as trainer:
         if state is None:
             state = trainer.initial_state()

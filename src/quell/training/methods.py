@@ -184,7 +184,7 @@ def names_a_file(value: Any) -> bool:
 
 
 def refuse_files(settings: Mapping[str, Any], task: str) -> None:
-    """Raise UsageError if settings of a task, which somebody else may have written, name files for it to open."""
+    """Raise UsageError if settings of a task, which may be of unknown origin, name files for it to open."""
     for name, text in settings.items():
         if names_a_file(text):
             opens = f"this run's settings name a file for {task:.80} to open ({name:.80} = {text!r:.300})"

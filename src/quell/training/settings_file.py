@@ -1,4 +1,4 @@
-"""Settings from a file, as `--config FILE` takes them: TOML that somebody wrote, or a run's config.json.
+"""Settings from a file, as `--config FILE` takes them: hand-written TOML, or a run's config.json.
 
     task = "hopper"            # these three may be left out
     method = "es"

@@ -31,7 +31,7 @@ class Learned:
     """A policy on the way: the newest, or the one with the highest score of all evaluations so far; and when it was."""
 
     score: float
-    """Mean return with mean actions; NaN where nobody asks."""
+    """Mean return with mean actions; NaN if the policy was not evaluated."""
     theta: Array
     obs: ObsStats
     iteration: int

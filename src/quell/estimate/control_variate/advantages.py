@@ -4,7 +4,7 @@
     Y_i = X_i - R_i
 
 With gamma = lambda = 1 its mean is zero. With less, R aims at a nearer horizon and Y no longer has mean zero: the
-column says so (`biased`), and `quell variance` measures by how much.
+column declares it (`biased`), and `quell variance` measures by how much.
 """
 
 from __future__ import annotations

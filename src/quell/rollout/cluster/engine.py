@@ -95,7 +95,7 @@ class RayEngine(Engine):
         moved = None if moved is None else self._ray.put(moved)
         cut, size = blocks(batch.pairs), len(blocks(batch.pairs)[0])
         jobs = []
-        for members, done in self._shards:  # a block belongs to whoever played its first pair
+        for members, done in self._shards:  # a block belongs to the worker that played its first pair
             leaves = range(-(-members.start // 2 // size), -(-members.stop // 2 // size))
             if not leaves:
                 continue

@@ -1,9 +1,9 @@
 """Keeping workers alive, handing them jobs, and re-issuing what is lost.
 
 A job is one call to a worker that gives the same bits wherever and however often it runs, so the answer to every fault
-is the same: forget the worker, start another, give its job to whoever is idle. Three things count as a fault:
+is the same: forget the worker, start another, give its job to an idle worker. Three things count as a fault:
 
-* Ray says so: the process or its machine is gone, or a result was lost on the way.
+* Ray reports it: the process or its machine is gone, or a result was lost on the way.
 * Silence: no answer to pings (which a thread of their own answers) for `silence` seconds. A worker that answers, but
   knows nothing of the call it was given, never got it or its answer was lost: it is asked again.
 * Overdue: the call takes far longer than any before it. The limit doubles with every attempt at the same job, so a job
@@ -12,7 +12,7 @@ is the same: forget the worker, start another, give its job to whoever is idle. 
 A worker whose machine has other versions of what decides the numbers is refused, and its machine left alone. Where the
 cluster's head is gone, the run ends, saved, before Ray ends the process.
 
-Only time during which this process was attentive counts, so a suspended laptop loses nobody.
+Only time during which this process was attentive counts, so a suspended laptop loses no worker.
 """
 
 import time

@@ -25,7 +25,7 @@ LOCAL_ENVIRONMENT = {
 }
 WATCHDOG = """
 import os, signal, sys
-if not os.read(0, 1):  # nobody said goodbye: the driver is no more, which Ray sees to itself if its node dies
+if not os.read(0, 1):  # no goodbye was sent: the driver is gone, which Ray sees to itself if its node dies
     print("quell: error:", sys.argv[1], file=sys.stderr, flush=True)
 for pid, started in (word.split(":") for word in sys.argv[2:]):
     try:

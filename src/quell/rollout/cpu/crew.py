@@ -8,7 +8,7 @@ An episode gives the same bits wherever and however often it runs, so every faul
 * An environment failed: the same worker makes new ones and tries again.
 
 Episodes that are done stay done. Work that failed `ATTEMPTS` times without one more is given up. Only time during which
-this process was attentive counts, so a suspended laptop loses nobody.
+this process was attentive counts, so a suspended laptop loses no worker.
 """
 
 import os
@@ -127,7 +127,7 @@ class Crew:
             warnings.warn(f"{text}; what it left unfinished was repeated and the run goes on", stacklevel=3)
 
     def close(self) -> None:
-        """End all workers: at once those at work, the others when they see that nobody is there any more."""
+        """End all workers: at once those at work, the others when they notice that the driver is gone."""
         for member in self._members:
             member.connection.close()
             if member.busy or not member.ready:

@@ -18,7 +18,7 @@ class NoTimeLimit(UsageError):
 
 @dataclass(frozen=True, kw_only=True)
 class ForeignTask(Task):
-    """A task with the spaces of somebody else's environment, which workers need not make to find them out."""
+    """A task with the spaces of another library's environment, which workers need not make to find them out."""
 
     can_terminate = True
     name: str

@@ -113,7 +113,7 @@ def _envpool() -> Any:
 
 
 def _quiet() -> "warnings.catch_warnings[Any]":
-    """Leave out what EnvPool's own spaces make Gymnasium say: nobody running a task can act on it."""
+    """Leave out what EnvPool's own spaces make Gymnasium say: a user cannot act on it."""
     return warnings.catch_warnings(category=UserWarning, action="ignore")
 
 

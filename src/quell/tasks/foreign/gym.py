@@ -8,7 +8,6 @@ import copy
 import functools
 import inspect
 import os
-import pkgutil
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -21,6 +20,7 @@ import cloudpickle
 import numpy as np
 
 from quell.errors import EnvironmentFailure, MissingExtra, UsageError, did_you_mean, warn_once
+from quell.registry import imported
 from quell.tasks.base import Array
 from quell.tasks.foreign.base import ForeignSimulator, ForeignTask, as_pairs, describe
 
@@ -66,7 +66,7 @@ class Source:
         """What the user's function returns."""
         import gymnasium
 
-        make, name = self.own or load(self.factory, self.path), self.factory or _name(self.own)
+        make, name = self.own or imported(self.factory, self.path), self.factory or _name(self.own)
         try:
             env = make(**dict(self.kwargs), **(DRAWN if self.drawn and _takes_render_mode(make) else {}))
         except Exception as error:
@@ -295,7 +295,7 @@ def _importable(function: Any) -> str:
     if not module or module == "__main__" or not qualname or "<" in qualname:
         return ""
     try:
-        found = load(f"{module}:{qualname}", _folder(module))
+        found = imported(f"{module}:{qualname}", _folder(module))
     except UsageError:
         return ""
     return f"{module}:{qualname}" if found is function else ""
@@ -312,19 +312,6 @@ def trusted(module_factory: str, *, horizon: int = 0, **kwargs: Any) -> GymTask:
     if not module or not function:
         raise UsageError(f"--trust-import takes module:function, got {module_factory!r}")
     return Source(factory=module_factory, path=os.getcwd(), kwargs=as_pairs(kwargs)).task(module_factory, horizon)
-
-
-def load(factory: str, path: str = "") -> Callable[..., Any]:
-    """The function that `module:function` names; `path` is searched after everything else."""
-    if path and path not in sys.path:
-        sys.path.append(path)
-    try:
-        found = pkgutil.resolve_name(factory)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UsageError(f"cannot import {factory}: {error}") from error
-    if not callable(found):
-        raise UsageError(f"{factory} is not a function or class")
-    return found
 
 
 def _folder(module: str) -> str:

@@ -5,7 +5,7 @@ Observation 13: position / range and 0.5 * speed of the six joints (see pong_phy
 observation of an episode is all zeros. Action 2, clipped to +-1: the paddle's target velocity over 3 m/s.
 
 Reward: 0.01 |vx| when the player returns the ball, +1 when it then passes the opponent, -1 when it passes the
-player. A ball that is out, or that nobody has returned for 150 steps, is served anew towards the player.
+player. A ball that is out, or that no player has returned for 150 steps, is served anew towards the player.
 """
 
 from typing import Any
