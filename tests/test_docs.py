@@ -125,6 +125,7 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         path: Path = Path("run")
 
     tyro_cli = tyro.cli
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
     monkeypatch.setattr("tyro.cli", parsed_only)
     monkeypatch.setattr("quell.commands.train.start", understood)
     monkeypatch.setattr("quell.commands.train.read", lambda file, given: {"task": "swimmer"})
