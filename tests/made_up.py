@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from quell.campaign.plan import record_path
+from quell.paper.columns import label_of, settings_of
 from quell.runs.record import Record
 from quell.training.methods import make_config
 
@@ -28,6 +30,13 @@ def made_up(task: str, method: str, seed: int, score: float, start: float = 0.0,
     }
     final = {"sampled": [score - 1, score + 1], "mean_action": [score, score]}
     return Record(config, {"python": "3", "packages": {}}, final, [start, start], curve)
+
+
+def made_up_column(task: str, column: str, seed: int, score: float, **settings: Any) -> Record:
+    """A run of a column of `quell.paper.columns`."""
+    method, own = settings_of(column)
+    run = made_up(task, method, seed, score, **own, **settings)
+    return replace(run, label=label_of(column, run.config))
 
 
 def write_group(out: Path, runs: list[Record], name: str = "paper-0.002") -> Path:

@@ -162,6 +162,53 @@ def test_means_of_gaussian_seeds() -> None:
     share(sum(held(stats.t_interval(x), 0.0) for x in draws), 3000)
 
 
+def test_differences_of_five_seeds() -> None:
+    """What the paper's tables state of Student's interval, of which nothing is resampled."""
+    rng, held_in = np.random.default_rng(5), {}
+    for name, shape in {
+        "gauss": gauss(1),
+        "heavy": PAIRS["heavy tails"][0],
+        "exponential": PAIRS["exponential"][0],
+    }.items():
+        truth = 1.0 if name == "exponential" else 0.0
+        draws = shape.draw(rng, (20_000, 5))
+        half = student.ppf(0.975, 4) * draws.std(axis=1, ddof=1) / math.sqrt(5)
+        held_in[name] = float((np.abs(draws.mean(axis=1) - truth) <= half).mean())
+        found = stats.t_interval(draws[0])
+        assert found.high - found.value == pytest.approx(half[0])
+    assert held_in["gauss"] == pytest.approx(0.95, abs=0.005)
+    assert held_in["heavy"] > 0.955
+    assert held_in["exponential"] == pytest.approx(0.88, abs=0.008)
+
+
+@pytest.mark.parametrize("spreads", [np.ones(10), np.geomspace(0.01, 10, 10)], ids=["alike", "one task decides"])
+def test_mean_differences_over_tasks(spreads: Array) -> None:
+    """With three seeds and one task that decides, what is left is Student's interval of two degrees of freedom."""
+    rng, hits = np.random.default_rng(6), 0
+    for draws in rng.standard_normal((2000, 10, 3)) * spreads[:, None]:
+        hits += held(stats.mean_over_tasks(dict(enumerate(draws))), 0.0)  # type: ignore[arg-type]
+    share(hits, 2000)
+
+
+@pytest.mark.parametrize("kind", ["level", "of all kinds", "decided", "two tasks"])
+def test_shares_of_seeds_won(kind: str) -> None:
+    """Seeds against the same seeds: coin throws, of another coin on each task."""
+    rng, hits, chances = np.random.default_rng(7), 0, TASKS[kind]
+    for draws in rng.random((2000, len(chances), 5)) < chances[:, None]:
+        hits += held(stats.share_won(dict(enumerate(draws.astype(float)))), float(chances.mean()))  # type: ignore[arg-type]
+    share(hits, 2000)
+
+
+def test_the_best_of_equal_methods() -> None:
+    """1/sqrt(pi) of two and 3/(2 sqrt(pi)) of three in closed form; of nine by simulation, to 1%."""
+    assert stats.expected_best(1) == pytest.approx(0, abs=1e-12)
+    assert stats.expected_best(2) == pytest.approx(1 / math.sqrt(math.pi), abs=1e-9)
+    assert stats.expected_best(3) == pytest.approx(1.5 / math.sqrt(math.pi), abs=1e-9)
+    drawn = np.random.default_rng(8).standard_normal((100_000, 9)).max(axis=1).mean()
+    assert stats.expected_best(9) == pytest.approx(drawn, rel=0.01)
+    assert stats.expected_best(9) == pytest.approx(1.48501, abs=1e-5)
+
+
 @pytest.mark.parametrize("count", [3, pytest.param(5, marks=pytest.mark.slow)])
 def test_interquartile_means_of_few_seeds(count: int) -> None:
     """Sixteen tasks. A bootstrap that draws as many seeds as there are holds it in 88% of cases with three seeds."""

@@ -85,6 +85,48 @@ def t_interval(values: ArrayLike, level: float = 0.95) -> Interval:
     return Interval(mean, mean - half, mean + half)
 
 
+def mean_over_tasks(values: Scores, level: float = 0.95) -> Interval:
+    """The mean of the tasks' means, and its interval, from the spread of independent values within each task.
+
+    Welch's: Student's t with the degrees of freedom of Satterthwaite, (sum s^2/n)^2 / sum (s^2/n)^2/(n - 1). What tasks
+    there are is not in it: it holds for these ones.
+    """
+    from scipy.stats import t
+
+    tasks = [_seeds(x) for x in values.values()]
+    if not tasks or min(map(len, tasks)) < 2:
+        raise UsageError("an interval over tasks needs two or more values of each")
+    squares = np.array([spread(x, ddof=1) ** 2 / len(x) for x in tasks])
+    mean, total = float(np.mean([x.mean() for x in tasks])), float(squares.sum())
+    if total == 0:
+        return Interval(mean, mean, mean)
+    freedom = total**2 / float((squares**2 / [len(x) - 1 for x in tasks]).sum())
+    half = float(t.ppf((1 + level) / 2, freedom)) * math.sqrt(total) / len(tasks)
+    return Interval(mean, mean - half, mean + half)
+
+
+def share_won(wins: Scores, level: float = 0.95) -> Interval:
+    """The share of comparisons won (1; a tie 1/2, a loss 0), averaged over tasks; its interval is that of coin throws.
+
+    Jeffreys', as in `probability_of_improvement`, with K = T^2 / sum 1/n throws for n comparisons on each of T tasks.
+    """
+    tasks = [_seeds(x) for x in wins.values()]
+    value = float(np.mean([x.mean() for x in tasks]))
+    return _of_throws(value, len(tasks) ** 2 / sum(1 / len(x) for x in tasks), level)
+
+
+def expected_best(count: int) -> float:
+    """Expected largest of so many independent standard normal numbers.
+
+    E max = integral of x n phi(x) Phi(x)^(n-1) dx,    0.5642 for two, 1.4850 for nine
+    """
+    from scipy.special import ndtr
+
+    x = np.linspace(-12, 12, 20_001)
+    density = np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+    return float(np.trapezoid(x * count * density * ndtr(x) ** (count - 1), x))
+
+
 def mean_std(scores: ArrayLike) -> MeanStd:
     """Mean and sample standard deviation over seeds."""
     x = _seeds(scores)
@@ -134,17 +176,21 @@ def probability_of_improvement(x: Scores, y: Scores, *, level: float = 0.95) -> 
     were lost (or won), two such throws at a ratio of 1 are added to it. A ratio above 1, or one that single seeds do
     not tell, counts as 1.
     """
-    from scipy.special import betaincinv
-
     if not x or x.keys() != y.keys():
         raise UsageError(f"two methods are compared on the same tasks, not on {sorted(x)} and {sorted(y)}")
-    low, high = _tails(level)
     values, squares, fewest = np.transpose([_won(_seeds(x[task]), _seeds(y[task])) for task in x])
     value, throws = float(values.mean()), len(x) ** 2 / float((1 / fewest).sum())
     largest, rare = value * (1 - value) / throws, min(value, 1 - value) * throws
     square = float(squares.sum()) / len(x) ** 2
     ratio = square / largest if square < largest else 1.0
-    throws *= (rare + DRAWN) / (ratio * rare + DRAWN)
+    return _of_throws(value, throws * (rare + DRAWN) / (ratio * rare + DRAWN), level)
+
+
+def _of_throws(value: float, throws: float, level: float) -> Interval:
+    """Jeffreys' interval of a share of so many coin throws."""
+    from scipy.special import betaincinv
+
+    low, high = _tails(level)
     shape = throws * value + 0.5, throws * (1 - value) + 0.5
     return Interval(
         value,

@@ -164,7 +164,7 @@ def test_panels(tmp_path: Path, drawn: list[Any]) -> None:
     }
     curve_panels(panels, tmp_path / "p.svg", tmp_path / "p.png", upper=True)
     swimmer, lqr = drawn[0].axes
-    assert [axes.get_title() for axes in (swimmer, lqr)] == ["Swimmer", "LQR"]
+    assert [axes.get_title() for axes in (swimmer, lqr)] == ["Swimmer", "LQR: median, range"]
     assert [axes.get_yscale() for axes in (swimmer, lqr)] == ["linear", "symlog"]
     assert swimmer.lines[0].get_ydata()[-1] == pytest.approx(101)
     assert [line.get_color() for line in lqr.lines] == [LOOKS["es"].colour, LOOKS["cv"].colour]
@@ -215,7 +215,7 @@ def test_bars(tmp_path: Path, drawn: list[Any]) -> None:
         (1.0, LOOKS["es"].colour),
     ]
     assert [bar.get_hatch() or "" for bar in axes.patches[:3]] == ["", LOOKS["qmc"].hatch, ""]
-    assert [text.get_text() for text in axes.texts] == ["-2", "7", "ES did not\nimprove"], "out of range, in words"
+    assert [text.get_text() for text in axes.texts] == ["-2", "7", "no scale"], "out of range, in words"
     assert [label.get_text() for label in axes.get_xticklabels()] == list(tasks)
     assert legend(drawn[0]) == ["ES", "QMC", "CV"]
 

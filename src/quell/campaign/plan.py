@@ -104,7 +104,7 @@ class Job:
     @property
     def timings(self) -> Path:
         """Where the time it took is noted: beside the records, which must not depend on it."""
-        return archive.place_of(self.record)[0] / "timings.jsonl"
+        return archive.place_of(self.record)[0] / archive.TIMINGS
 
     def encode(self) -> str:
         """As the argument of the run's process."""
@@ -120,8 +120,13 @@ class Job:
         return Job(**(facts | made))
 
 
-def record_path(group: Path, config: Config) -> Path:
-    """Where a run's record goes; where the method had another name when it was made, the record that there is."""
+def record_path(group: Path, config: Config, column: str = "") -> Path:
+    """Where a run's record goes; where the method had another name when it was made, the record that there is.
+
+    `column` stands for the method's name where that does not say what differs.
+    """
+    if column:
+        return archive.loose(group, f"{folder_name(config.task)}-{column}-{config.seed}")
     names = (config.method, *earlier.METHODS.get(config.method, ()))
     first, *others = (archive.loose(group, f"{folder_name(config.task)}-{name}-{config.seed}") for name in names)
     if archive.exists(first):

@@ -122,6 +122,7 @@ class Runner:
     def _record(self, job: Job, facts: dict[str, Any]) -> None:
         """One line about time and place; apart from the record, which must not depend on them."""
         row = {"task": job.config.task, "method": job.config.method, "seed": job.config.seed, **facts}
+        row |= {"label": job.label} if job.label else {}
         if "seconds" in facts:
             row |= {name: round(facts[name], 2) for name in ("seconds", "core_seconds")}
             with self._lock, job.timings.open("a") as file:

@@ -11,10 +11,12 @@ import tyro
 
 from quell.campaign.plan import Budget, Job, check_number, record_path
 from quell.campaign.runner import Outcome, Runner
-from quell.commands import theorem
+from quell.commands import merge, theorem
 from quell.commands.arguments import UNSET, parse
 from quell.config import Config, Preset, check_out, check_run_name, parse_value
 from quell.errors import UsageError, did_you_mean, installed, require
+from quell.paper.columns import SELECTION, label_of, settings_of
+from quell.paper.cost import expected
 from quell.paper.published import ENTRIES, group_name, paper_steps
 from quell.paper.render import render_all, render_group
 from quell.registry import SIZE
@@ -30,10 +32,14 @@ DESCRIPTION = """Reproduce a table or figure of the paper. ENTRY is one of
   table-es         16 tasks: ES, ORTHO, GCMC, QMC, CV, PG
   table-pg         16 tasks: PPO and TRPO (ppo-paper, trpo-paper), Det, CV, PG
   table-ppo        six tasks: PPO with and without its extras S, A and M
+  table-cv         not in the paper: CV with closed-form coefficients, and with directions shaped by the Fisher matrix
+  table-runaway    not in the paper: PG on HalfCheetah with one thing changed
+  selection        not in the paper: CV's nine settings and nine sets of seeds of ES, the best of each against the mean
   fig-curves       learning curves of the five ES methods
   fig-improvement  (r - r_random) / (r_es - r_random), grouped bars
   theorem          Theorem 1, exact, simulated and as printed; has options of its own (quell paper theorem --help)
   render           all tables and figures again, from the records in --out
+  merge FOLDER     take over the records of another machine's results folder (quell paper merge --help)
 
 Runs that are finished are not repeated, interrupted ones are continued: the same command picks up where it stopped.
 Entries share runs. Records, tables and figures go to OUT/<preset>-<budget>/."""
@@ -48,7 +54,7 @@ class Arguments:
     methods: tuple[str, ...] = ()
     """These methods of the entry only."""
     seeds: Annotated[int, SIZE] = 5
-    """Seeds 0 to SEEDS-1."""
+    """Seeds 0 to SEEDS-1; of `selection` in each of its nine sets."""
     budget: float = 1.0
     """Share of the paper's steps (2e7; LQR 4e6)."""
     steps: tuple[str, ...] = ()
@@ -76,8 +82,10 @@ class Arguments:
 def main(arguments: list[str]) -> int:
     if arguments[:1] == ["theorem"]:
         return theorem.main(arguments[1:])
+    if arguments[:1] == ["merge"]:
+        return merge.main(arguments[1:])
     parsed = parse(Arguments, arguments, prog="quell paper", description=DESCRIPTION)
-    choose([parsed.entry], (*ENTRIES, "theorem", "render"), "entry")
+    choose([parsed.entry], (*ENTRIES, "theorem", "render", "merge"), "entry")
     if parsed.entry == "render":
         return _told(render_all(parsed.out))
     jobs = planned(parsed)
@@ -86,7 +94,7 @@ def main(arguments: list[str]) -> int:
         jobs = [job for job in jobs if job.config.task not in missing]
     due = [job for job in jobs if not job.done]
     count = min(parsed.jobs or cores(), max(1, len(due)))
-    _show(jobs, due, count)
+    _show(jobs, due, count, parsed.out)
     if missing:
         say(_without(missing, left_out=parsed.skip_missing))
     if parsed.plan:
@@ -111,18 +119,35 @@ def planned(parsed: Arguments) -> list[Job]:
     methods = choose(parsed.methods, entry.methods, "method")
     if bool(parsed.settings) != bool(parsed.label):
         raise UsageError("--settings and --label go together: runs with other settings need a folder of their own")
-    group = check_run_name(group_name(parsed.preset, parsed.label, budget.name))
+    own = "-".join(filter(None, (parsed.label, parsed.entry if parsed.entry == "selection" else "")))
+    group = check_run_name(group_name(parsed.preset, own, budget.name))
     other = {name: parse_value(text, name) for name, text in parsed.settings.items()}
-    check_number(parsed.seeds * len(tasks) * len(methods), "seeds", parsed.seeds)
-    jobs = []
-    for seed, task, method in itertools.product(range(parsed.seeds), tasks, methods):
-        settings = {"seed": seed, "steps": budget.of(task, paper_steps(task)), **other}
+    jobs: list[Job] = []
+    for seed, task, column in _runs(parsed, tasks, methods):
+        method, settings = settings_of(column)
+        settings |= {"seed": seed, "steps": budget.of(task, paper_steps(task)), **other}
         config = make_config(task, method, parsed.preset, settings).validate()
         if seed == 0:
             make_policy(config, find_task(config))  # complain before the first run
-        jobs.append(Job(config, parsed.runs / group, record_path(parsed.out / group, config), parsed.episodes))
+        label = label_of(column, config)
+        record = record_path(parsed.out / group, config, column if label else "")
+        jobs.append(Job(config, parsed.runs / group / label, record, parsed.episodes, label))
         jobs[-1].check()
     return jobs
+
+
+def _runs(parsed: Arguments, tasks: Sequence[str], columns: Sequence[str]) -> list[tuple[int, str, str]]:
+    """(seed, task, column) of every run: all columns on the same seeds, or those of `selection` on disjoint ones."""
+    if parsed.entry != "selection":
+        check_number(parsed.seeds * len(tasks) * len(columns), "seeds", parsed.seeds)
+        return list(itertools.product(range(parsed.seeds), tasks, columns))
+    sets = [(number, column) for number, column in enumerate(SELECTION) if column in columns]
+    check_number(parsed.seeds * len(tasks) * (len(sets) + len(SELECTION)), "seeds", parsed.seeds)
+    found = []
+    for seed, task, number in itertools.product(range(parsed.seeds), tasks, range(len(SELECTION))):
+        own = [column for place, column in sets if place == number] + (["es"] if "es" in columns else [])
+        found += [(number * parsed.seeds + seed, task, column) for column in own]
+    return found
 
 
 def not_installed(configs: Iterable[Config]) -> dict[str, str]:
@@ -145,11 +170,13 @@ def choose(wanted: Iterable[str], known: Sequence[str], what: str) -> tuple[str,
     return chosen or tuple(known)
 
 
-def _show(jobs: list[Job], due: list[Job], count: int) -> None:
+def _show(jobs: list[Job], due: list[Job], count: int, out: Path) -> None:
     runs = Counter((job.config.task, job.config.steps) for job in due)
     show(("<task", "steps", "runs"), [(task, f"{steps:,}", str(each)) for (task, steps), each in runs.items()])
     total = sum(job.config.steps for job in due)
     tell(f"{len(jobs)} runs, {len(jobs) - len(due)} of them done; {total:,} steps to go, {count} runs at a time")
+    if due and (said := expected(out, due)):
+        tell(said)
 
 
 def _conclude(jobs: list[Job], outcomes: list[Outcome], code: int) -> int:

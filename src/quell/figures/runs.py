@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 Panel = Mapping[str, Sequence[Record]]  # method -> its runs
 Panels = Mapping[str, Panel]  # by title
 Seconds = Mapping[tuple[str, str], float]  # (title, method) -> how long its runs took
+WILD = 1e6  # a return beyond this: a linear axis, a mean and a deviation show nothing of the others
 SHOWN = (-1.0, 3.0)  # range of the bars; those beyond carry their value
 
 
@@ -77,7 +78,7 @@ def curve_panels(
             budgets = {name: max(run.config.steps for run in runs) for name, runs in panel.items()}
             paces = {name: seconds[task, name] / budgets[name] for name in panel if (task, name) in seconds}
         _panel(axes, panel, used, paces, within_reach)
-        axes.set_title(task, fontsize=10)
+        axes.set_title(f"{task}: median, range" if axes.get_yscale() == "symlog" else task, fontsize=10)
         style_axes(axes)
     names = {name: title(name) if upper else name for name in used}
     handles = [Line2D([], [], color=u.colour, linestyle=u.line, label=names[name]) for name, u in used.items()]
@@ -93,7 +94,7 @@ def _panel(axes: Any, panel: Panel, used: Mapping[str, Look], paces: Mapping[str
     for method, runs in panel.items():
         steps, returns = on_common_steps([run.series("return") for run in runs])
         if len(steps) and method in paces:
-            draw_band(axes, steps * paces[method], returns, used[method])
+            draw_band(axes, steps * paces[method], returns, used[method], ranks=np.abs(returns).max() > WILD)
             starts.append(returns[:, 0].min())
             highest.append(returns.max())
     if all(run.flat for runs in panel.values() for run in runs):
@@ -103,17 +104,27 @@ def _panel(axes: Any, panel: Panel, used: Mapping[str, Look], paces: Mapping[str
         note = "episodes cut after\n" + ", ".join(f"{title(name)} {steps}" for name, steps in cuts.items())
         axes.text(0.98, 0.03, note, transform=axes.transAxes, ha="right", fontsize=6)
     bottom, top = axes.get_ylim()
-    if max(abs(bottom), abs(top)) > 1e6:  # an LQR that blows up: a linear axis shows nothing
-        axes.set_yscale("symlog", linthresh=1e3)
-        means = np.concatenate([line.get_ydata() for line in axes.lines])
-        axes.set_ylim(means.min() * 10, means.max() + abs(means.max()) / 2)
+    if max(abs(bottom), abs(top)) > WILD:
+        _powers(axes)
     elif within_reach and starts:
         span = max(highest) - min(starts)
         axes.set_ylim(max(bottom, min(starts) - span / 3), min(top, max(highest) + span / 20))
 
 
+def _powers(axes: Any) -> None:
+    """Axes of returns over many orders of magnitude, as of an LQR that blows up: powers of ten, few of them named."""
+    from matplotlib.ticker import SymmetricalLogLocator
+
+    drawn = np.concatenate([line.get_ydata() for line in axes.lines])
+    axes.set_yscale("symlog", linthresh=1e3)
+    axes.set_ylim(drawn.min() * 10, drawn.max() / 100 if drawn.max() < 0 else drawn.max() * 10)
+    locator = SymmetricalLogLocator(base=10, linthresh=1e3)
+    locator.set_params(numticks=5)
+    axes.yaxis.set_major_locator(locator)
+
+
 def improvement_bars(tasks: Mapping[str, Mapping[str, MeanStd] | None], methods: Sequence[str], *paths: Path) -> None:
-    """(r - r_random) / (r_es - r_random) per task and method; None stands for a task on which ES did not learn."""
+    """(r - r_random) / (r_es - r_random) per task and method; None stands for a task on which that is no scale."""
     from matplotlib.patches import Patch
 
     figure = new_figure(max(5.0, 0.56 * len(tasks) + 1.2), 3.6)
@@ -121,7 +132,7 @@ def improvement_bars(tasks: Mapping[str, Mapping[str, MeanStd] | None], methods:
     width = 0.8 / max(1, len(methods))
     for place, values in enumerate(tasks.values()):
         if values is None:
-            axes.text(place, 0.05, "ES did not\nimprove", ha="center", va="bottom", fontsize=7, rotation=90)
+            axes.text(place, 0.05, "no scale", ha="center", va="bottom", fontsize=7, rotation=90)
             continue
         for number, method in enumerate(methods):
             if method in values:

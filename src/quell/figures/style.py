@@ -103,12 +103,15 @@ def step_axis(axes: Any) -> None:
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
 
 
-def draw_band(axes: Any, steps: Array, values: Array, look: Look, **more: Any) -> None:
-    """Mean and standard deviation over runs of values [runs, k]; a run that has a single point is a dot."""
-    mean, std = values.mean(axis=0), values.std(axis=0, ddof=min(1, len(values) - 1))
+def draw_band(axes: Any, steps: Array, values: Array, look: Look, *, ranks: bool = False, **more: Any) -> None:
+    """Mean and standard deviation over runs of values [runs, k], or median and range; one point alone is a dot."""
+    middle, std = values.mean(axis=0), values.std(axis=0, ddof=min(1, len(values) - 1))
+    low, high = middle - std, middle + std
+    if ranks:
+        middle, low, high = np.median(values, axis=0), values.min(axis=0), values.max(axis=0)
     marker = "o" if len(set(steps)) == 1 else None
-    axes.plot(steps, mean, color=look.colour, linestyle=look.line, linewidth=1.5, marker=marker, markersize=3, **more)
-    axes.fill_between(steps, mean - std, mean + std, color=look.colour, alpha=0.18, linewidth=0)
+    axes.plot(steps, middle, color=look.colour, linestyle=look.line, linewidth=1.5, marker=marker, markersize=3, **more)
+    axes.fill_between(steps, low, high, color=look.colour, alpha=0.18, linewidth=0)
 
 
 def on_common_steps(series: Sequence[tuple[ArrayLike, ArrayLike]], points: int = 100) -> tuple[Array, Array]:

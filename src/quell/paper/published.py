@@ -1,7 +1,10 @@
-"""What the paper printed: its tables and figures, the runs each needs, and the scores, facts to compare with."""
+"""What the paper printed: its tables and figures, the runs each needs, and the scores, facts to compare with; and the
+tables that ask why ours differ."""
 
 import re
 from dataclasses import dataclass
+
+from quell.paper.columns import RUNAWAY, SELECTION, SHAPED
 
 LABELS = {
     **{"lqr": "LQR", "swimmer": "Swimmer", "halfcheetah": "HalfCheetah", "walker2d": "Walker"},
@@ -56,20 +59,42 @@ ABLATION_TASKS = tuple(dict.fromkeys(task for task, _ in _read(_ABLATION)))
 PPO_METHODS = ("ppo-paper", *(f"ppo-paper+{switches}" for switches in ("s", "a", "s+a", "s+m", "a+m", "s+a+m")))
 ES_METHODS = ("es", "ortho", "gcmc", "qmc", "cv")
 
+SIX = (
+    *("swimmer", "halfcheetah", "dm-cheetah-run", "dm-pendulum-swingup", "dm-cartpole-swingup"),
+    "dm-cartpole-balance",
+)
+"""Of what the paper has no table of: tasks that take least time, gains of CV in the paper among them."""
+
 
 @dataclass(frozen=True)
 class Entry:
-    """A table or figure of the paper."""
+    """A table or figure."""
 
     title: str
     tasks: tuple[str, ...]
     methods: tuple[str, ...]
+    """Columns: methods, and those of `columns.COLUMNS`."""
+    shared: frozenset[str] = frozenset({"cv", "pg"})
+    """Columns that other entries have too: alone they make no table of this one."""
 
 
 ENTRIES = {
     "table-es": Entry("Final return: ES and its variants", tuple(LABELS), (*ES_METHODS, "pg")),
     "table-pg": Entry("Final return: policy gradients", tuple(LABELS), ("ppo-paper", "trpo-paper", "det", "cv", "pg")),
-    "table-ppo": Entry("Final return: what PPO owes to its extras", ABLATION_TASKS, (*PPO_METHODS, "cv")),
+    "table-ppo": Entry(
+        "Final return: what PPO owes to its extras",
+        ABLATION_TASKS,
+        (*PPO_METHODS, "cv"),
+        frozenset({"cv", "ppo-paper"}),
+    ),
+    "table-cv": Entry(
+        "Final return: CV with better coefficients and directions",
+        SIX,
+        ("es", "cv", *SHAPED),
+        frozenset({"es", "cv"}),
+    ),
+    "table-runaway": Entry("Final return: why PG runs away", ("halfcheetah",), ("pg", *RUNAWAY), frozenset({"pg"})),
+    "selection": Entry("How much is selection?", SIX, ("es", *SELECTION), frozenset({"es"})),
     "fig-curves": Entry("Learning curves", tuple(LABELS), ES_METHODS),
     "fig-improvement": Entry("Improvement over the untrained policy, ES = 1", tuple(LABELS), ES_METHODS),
 }

@@ -5,13 +5,15 @@ from pathlib import Path
 
 from quell.errors import UsageError, require
 from quell.figures.runs import curve_panels, improvement_bars
-from quell.paper import formats
+from quell.paper import formats, selection
 from quell.paper.published import ENTRIES, Entry, is_group, label
 from quell.paper.scores import Grid, grid, improvements
 from quell.paper.tables import build
 from quell.runs import archive
 from quell.runs.files import write
 from quell.runs.record import Record, read_group
+
+SELECTED = ENTRIES["selection"]
 
 
 def render_all(out: Path) -> list[Path]:
@@ -26,6 +28,8 @@ def render_all(out: Path) -> list[Path]:
 def render_group(group: Path) -> list[Path]:
     """Every table and figure for which the group has runs."""
     records = read_group(group)
+    if selection.holds(records):
+        return _selection(group, selection.lines(records))
     written = []
     for name, entry in ENTRIES.items():
         if not (runs_by_task := runs_of(entry, records)):
@@ -50,6 +54,9 @@ def html_tables(groups: Mapping[Path, Sequence[Record]]) -> list[tuple[str, str]
     for group, records in groups.items():
         if not is_group(group.name):
             continue
+        if selection.holds(records):
+            blocks.append((f"{group.name}: {SELECTED.title}", formats.html_of_selection(selection.lines(records))))
+            continue
         for name, entry in ENTRIES.items():
             runs_by_task = runs_of(entry, records)
             if name.startswith("table") and runs_by_task:
@@ -59,14 +66,27 @@ def html_tables(groups: Mapping[Path, Sequence[Record]]) -> list[tuple[str, str]
 
 def runs_of(entry: Entry, records: Iterable[Record]) -> Grid:
     """An entry's runs, on tasks that have more than the methods it shares with other entries."""
-    shared = {"cv", "pg"} | ({"ppo-paper"} if "ppo-paper+s" in entry.methods else set())
-    return {task: row for task, row in grid(records, methods=entry.methods).items() if row.keys() - shared}
+    return {task: row for task, row in grid(records, methods=entry.methods).items() if row.keys() - entry.shared}
 
 
 def _table(group: Path, name: str, entry: Entry, runs_by_task: Grid) -> list[Path]:
-    table = build(entry, runs_by_task)
-    comment = f"Made by `quell paper render` from the runs in `{group.name}/{archive.PACKED}`."
-    contents = {"md": formats.markdown(table, comment), "tex": formats.latex(table, comment)}
-    for ending, text in contents.items():
-        write(group / f"{name}.{ending}", text)
-    return [group / f"{name}.{ending}" for ending in contents]
+    table, made = build(entry, runs_by_task), _comment(group)
+    return _written(group / name, md=formats.markdown(table, made), tex=formats.latex(table, made))
+
+
+def _selection(group: Path, found: Sequence[selection.Line]) -> list[Path]:
+    made = _comment(group)
+    pages = {"md": formats.markdown_of_selection(found, made), "tex": formats.latex_of_selection(found, made)}
+    return _written(group / "selection", **pages) if found else []
+
+
+def _comment(group: Path) -> str:
+    return f"Made by `quell paper render` from the runs in `{group.name}/{archive.PACKED}`."
+
+
+def _written(path: Path, **pages: str) -> list[Path]:
+    """The pages, by their ending."""
+    paths = [path.with_name(f"{path.name}.{ending}") for ending in pages]
+    for one, text in zip(paths, pages.values(), strict=True):
+        write(one, text)
+    return paths

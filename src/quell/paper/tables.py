@@ -1,12 +1,25 @@
 """A table as data: our score and the published one in each cell, and the summary below."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from quell.paper.columns import heading
 from quell.paper.published import SCORES, Entry, label
-from quell.paper.scores import Aggregate, Grid, aggregate, scores
-from quell.presets import title
+from quell.paper.scores import (
+    Aggregate,
+    Grid,
+    Paired,
+    PairedSum,
+    Row,
+    Way,
+    aggregate,
+    astray,
+    of_mean,
+    paired,
+    paired_sum,
+    scores,
+)
 from quell.runs.record import NO_REWARD
 from quell.stats import MeanStd, bold, mean_std
 from quell.terminal import numbers
@@ -21,17 +34,27 @@ class Cell:
     bold: bool
     reference: str  # the paper's
     flat: bool = False  # whether no run saw a reward
+    astray: int = 0  # how many runs diverged: of these a spread says nothing
 
     @property
     def text(self) -> str:
+        """The number, and what is to be said of it."""
+        return " ".join(filter(None, (self.number, self.said)))
+
+    @property
+    def number(self) -> str:
         if self.ours is None:
             return "–"
-        spread = "" if math.isnan(self.ours.std) else f" ± {numbers.score(self.ours.std)}"
-        return numbers.score(self.ours.mean) + spread + (f" {NO_REWARD}" if self.flat else "")
+        hidden = self.astray or math.isnan(self.ours.std)
+        return numbers.score(self.ours.mean) + ("" if hidden else f" ± {numbers.score(self.ours.std)}")
+
+    @property
+    def said(self) -> str:
+        return f"({self.astray} of {self.seeds} diverged)" if self.astray else NO_REWARD if self.flat else ""
 
 
 @dataclass(frozen=True)
-class Row:
+class Line:
     label: str
     steps: int
     cells: list[Cell]
@@ -47,13 +70,28 @@ class Row:
 class Table:
     title: str
     methods: list[str]
-    rows: list[Row]
+    rows: list[Line]
     aggregates: list[Aggregate]
     missing: list[str]  # tasks of the paper's table without a run
+    pairs: dict[str, list[Paired | None]]  # by task, of the methods in `sums`
+    sums: list[PairedSum]
 
     @property
     def head(self) -> list[str]:
-        return ["task", "steps", "seeds", *map(title, self.methods)]
+        return ["task", "steps", "seeds", *map(heading, self.methods)]
+
+    @property
+    def paired_head(self) -> list[str]:
+        return ["task", *(f"{heading(one.method)} - ES" for one in self.sums)]
+
+    @property
+    def paired_body(self) -> list[list[str]]:
+        """A line per task, and three over all."""
+        lines = [[name, *map(_paired_cell, cells)] for name, cells in self.pairs.items()]
+        lines.append(["tasks above / not resolved / below", *(" / ".join(map(str, one.verdicts)) for one in self.sums)])
+        lines.append(["P(seed above ES)", *(f"{one.chance:.2f}" for one in self.sums)])
+        gains = [f"{one.gain:+.2f} ({one.of} tasks)" if one.gain else "–" for one in self.sums]
+        return [*lines, ["mean, in gains of ES", *gains]]
 
     def body(self, text: Callable[[Cell], str]) -> list[list[str]]:
         """Lines under the head, with cells as `text` writes them."""
@@ -66,29 +104,62 @@ class Table:
 
 def build(entry: Entry, runs_by_task: Grid) -> Table:
     """The table of an entry from the runs there are."""
-    methods = list(entry.methods)
-    rows = []
+    rows, methods = [], [method for method in entry.methods if any(method in row for row in runs_by_task.values())]
     for task, row in runs_by_task.items():
-        results = {method: mean_std(scores(row[method])) for method in methods if method in row}
-        best = bold(results)
-        flat = {method for method, runs in row.items() if all(run.flat for run in runs)}
-        printed = {method: SCORES.get((task, method), "").replace("±", " ± ") for method in methods}
-        cells = [Cell(results.get(m), len(row.get(m, ())), m in best, printed[m], m in flat) for m in methods]
-        rows.append(Row(label(task), max(run.config.steps for runs in row.values() for run in runs), cells))
+        most, name = max(run.config.steps for runs in row.values() for run in runs), label(task)
+        ways = {name: scores} if not task.startswith("lqr") else {f"{name}, sampled": scores, f"{name}, mean": of_mean}
+        rows += [Line(words, most, _cells(task, methods, row, way)) for words, way in ways.items()]
     aggregates = [total for method in methods if (total := aggregate(runs_by_task, method)) is not None]
     missing = [label(task) for task in entry.tasks if task not in runs_by_task]
-    return Table(entry.title, methods, rows, aggregates, missing)
+    sums = [found for method in methods if method != "es" and (found := paired_sum(runs_by_task, method)) is not None]
+    pairs = {label(task): [paired(row, one.method) for one in sums] for task, row in runs_by_task.items()}
+    return Table(entry.title, methods, rows, aggregates, missing, pairs, sums)
+
+
+def _cells(task: str, methods: Sequence[str], row: Row, way: Way) -> list[Cell]:
+    """A line's cells; what diverged is never bold."""
+    results = {method: mean_std(way(row[method])) for method in methods if method in row}
+    lost = astray(row, way)
+    best = bold({method: result for method, result in results.items() if not lost[method]})
+    flat = {method for method, runs in row.items() if all(run.flat for run in runs)}
+    printed = {method: SCORES.get((task, method), "").replace("±", " ± ") for method in methods}
+    return [
+        Cell(results.get(m), len(row.get(m, ())), m in best, printed[m], m in flat, lost.get(m, 0)) for m in methods
+    ]
+
+
+def _paired_cell(pair: Paired | None) -> str:
+    """+12 [-3, 27], 4/0/1"""
+    if pair is None:
+        return "–"
+    counts = "/".join(map(str, pair.counted()))
+    if not pair.known:
+        return f"diverged, {counts}"
+    found = pair.difference
+    shown = f"{pair.gaps[0]:+.3g}" if found is None else numbers.difference(found.value, found.low, found.high)
+    return f"{shown}, {counts}"
 
 
 NOTES = (
     "mean ± std of the final policy's return over seeds (actions sampled, undiscounted); below it the paper's number.",
-    "Bold: the highest mean of the row and all whose mean ± std overlaps it (the paper's rule).",
+    "Bold: the highest mean of the row and all whose mean ± std overlaps it (the paper's rule), but nothing that "
+    "diverged: a run that ended ten times as far below 0 as the best method or any untrained policy is from it, or "
+    "below -1e6.",
+)
+PAIRED_NOTES = (
+    "Mean difference of runs with the same seed, its 95% interval by Student's t, and seeds won/tied/lost. The "
+    "interval holds in 95% of cases where differences are Gaussian, in more where their tails are heavy, in 88% where"
+    " they are exponential.",
+    "P: share of seeds that end above ES with the same seed, averaged over tasks, with Jeffreys' interval of coin "
+    "throws. Last line: differences in units of what ES gained over the untrained policy, on tasks where it gained "
+    "and nothing diverged; Welch's interval, for these tasks.",
 )
 AGGREGATE_NOTES = (
     "IQM and area: on one scale, (r - r_random) / s per task, s the largest |mean - r_random| of any method there; "
     "P(above ES), wins, ties and losses: scores as they are.",
     "IQM with 95% stratified bootstrap intervals over seeds, which do not know the luck of a single one; P(above ES) "
-    "with 95% intervals as of coin throws, one per seed; wins, ties and losses by mean ± std, single seeds as ties.",
+    "with 95% intervals as of coin throws, one per seed; wins, ties and losses by mean ± std, single seeds as ties, "
+    "what diverged as a loss.",
 )
 AGGREGATE_HEAD = ("method", "tasks", "IQM", "area under curve", "P(above ES)", "wins / ties / losses against ES")
 
@@ -97,4 +168,4 @@ def aggregate_cells(a: Aggregate) -> list[str]:
     """One line of the summary."""
     area = "–" if math.isnan(a.area) else f"{a.area:.2f}"
     against = [f"{a.improvement:.2f}", f"{a.wins} / {a.ties} / {a.losses}"] if a.method != "es" else ["", ""]
-    return [title(a.method), str(a.tasks), f"{a.iqm:.2f}", area, *against]
+    return [heading(a.method), str(a.tasks), f"{a.iqm:.2f}", area, *against]

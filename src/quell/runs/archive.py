@@ -17,7 +17,7 @@ from typing import Any
 from quell.errors import UsageError
 from quell.runs import files
 
-PACKED, LOOSE = "records.jsonl.gz", "records"
+PACKED, LOOSE, TIMINGS = "records.jsonl.gz", "records", "timings.jsonl"
 LARGEST = 1 << 24
 """Bytes of a record, at most."""
 
@@ -66,6 +66,22 @@ def pack(group: Path) -> None:
             path.unlink()
     if not any((group / LOOSE).iterdir()):
         (group / LOOSE).rmdir()
+
+
+def merge(group: Path, other: Path) -> int:
+    """Take over the records and timings of another folder of the same campaign; how many records were new.
+
+    A UsageError, before anything is written, where both have a run of one name and not the same: only one can stand.
+    """
+    own, theirs = read(group), read(other)
+    if differing := [name for name in theirs if name in own and own[name] != theirs[name]]:
+        said = f"{str(group)!r} and {str(other)!r} both have {differing[0]!r}, with another result"
+        raise UsageError(f"{said}, and {len(differing) - 1} more; take only the runs that are missing")
+    pack(group)
+    write(group / PACKED, {**own, **theirs})
+    lines = [f"{line.rstrip()}\n" for folder in (group, other) for line in files.read_lines(folder / TIMINGS)]
+    files.write_atomically(group / TIMINGS, "".join(dict.fromkeys(lines)).encode())
+    return len(theirs.keys() - own.keys())
 
 
 def holds_records(group: Path) -> bool:

@@ -16,6 +16,12 @@ def score(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 20 else f"{value:.1f}"
 
 
+def difference(value: float, low: float, high: float) -> str:
+    """+12 [-3, +27]: all with the digits that the interval's width leaves."""
+    digits = 0 if high - low >= 20 else 1 if high - low >= 2 else 2
+    return "{} [{}, {}]".format(*(score(x) if abs(x) >= 1e6 else f"{x:+.{digits}f}" for x in (value, low, high)))
+
+
 def steps(count: int) -> str:
     """1e6, 2e7; 123,456 where that would round."""
     short = f"{count:.0e}".replace("e+0", "e").replace("e+", "e")
