@@ -54,15 +54,17 @@ def _two(trainer: Trainer, state: Any) -> tuple[Callable[[], Any], Callable[[], 
     """The update of one batch, stage by stage and as one program; each returns the way that theta goes."""
     config, problem = trainer.config, trainer.problem
     metric = config.step.metric(problem.policy, state.step)
-    episodes, rollouts = trainer._play(state, trainer._shape(state, metric))
+    episodes, rollouts = trainer._play(state, trainer.shape(state, metric))
     rollouts = rollouts.copied()
-    batch = Batch(state.theta, episodes, rollouts, metric)
+    batch, states = Batch(state.theta, episodes, rollouts, metric), None
+    if rollouts.states is not None:
+        states = visited(rollouts)
 
     def staged() -> Any:
-        moved, _ = trainer._update(state, batch)
+        moved, _ = trainer.updated(state, batch, states, trainer.engine.total)
         return moved.theta - state.theta
 
-    paths, states = rollouts.trajectories, None if rollouts.states is None else visited(rollouts)
+    paths = rollouts.trajectories
     arrays = {name: getattr(rollouts, name) for name in ("rewards", "steps", "terminated")}
     arrays |= vars(paths) if paths else {}
 

@@ -121,9 +121,13 @@ SHORT = {
         ".",
     ],
     "benchmarks/cluster.py": ["--rounds", "1", "--widths", "1"],
+    "benchmarks/device.py": [
+        *("--tasks", "lqr", "--members", "8", "--impls", "jax", "--rows", "es", "--rounds", "1"),
+    ],
     "benchmarks/films.py": ["swimmer"],
     "benchmarks/flat.py": ["inverted-pendulum", "--methods", "natural-cv", "--seeds", "100", "--steps", "2000"],
     "benchmarks/normalisation.py": ["--tasks", "swimmer", "--pairs", "2", "--iterations", "20"],
+    "benchmarks/parity.py": ["inverted-pendulum", "--episodes", "0", "--steps", "2"],
     "benchmarks/same_bits.py": ["--methods", "es", "--tasks", "swimmer", "--on-ray"],
     "benchmarks/scale_model.py": [],
     "benchmarks/soak.py": ["--iterations", "200", "--every", "0.1", "--out", "soak.json"],

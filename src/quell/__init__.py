@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from quell.rollout import Engine
     from quell.rollout.cluster import Ray
     from quell.rollout.cpu import Cpu
+    from quell.rollout.device import Device
     from quell.tasks import get as task
     from quell.training.callbacks import Callback
     from quell.training.trained import TrainedPolicy
@@ -62,6 +63,7 @@ _HOMES = {
     "quell.rollout": "Engine",
     "quell.rollout.cluster": "Ray",
     "quell.rollout.cpu": "Cpu",
+    "quell.rollout.device": "Device",
     "quell.training.callbacks": "Callback",
     "quell.training.trained": "TrainedPolicy",
     "quell.types": "Batch Episodes Pair Rollouts Trajectories",
@@ -74,7 +76,7 @@ __all__ = ["Batch", "Callback", "CategoricalPolicy", "Context", "ControlVariate"
 __all__ += ["Directions", "Draw", "Engine", "Episodes", "Estimate", "Estimator", "GaussianPolicy", "Needs", "Pair"]
 __all__ += ["Es", "Policy", "PolicyGradient", "Problem", "QuellError", "Ray", "Result", "Rollouts", "Rows", "Step"]
 __all__ += ["TrainedPolicy", "Trajectories", "UsageError", "evaluate", "load", "resume", "sweep", "task"]
-__all__ += ["train", "variance"]
+__all__ += ["Device", "train", "variance"]
 
 
 settle()

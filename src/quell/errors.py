@@ -51,6 +51,7 @@ EXTRAS = {
     **{"dm": "dm_control", "robo": "pybullet_envs_gymnasium", "box2d": "Box2D"},
     **{name: name for name in ("envpool", "ray", "wandb", "mlflow", "onnx")},
     "tune": "optuna",
+    **{"mjx": "mujoco.mjx", "mjx-warp": "warp"},
 }
 """Optional dependency group -> the module that shows whether it is installed."""
 NEWER_PYTHON = {

@@ -49,23 +49,70 @@ class Stream(Enum):
     STATES = (Purpose.STATES_ENVIRONMENT, Purpose.STATES_ACTION, None)
 
 
-def generator(seed: int, purpose: Purpose, *address: int) -> np.random.Generator:
-    """An independent generator for one address.
+def generator(seed: Any, purpose: Purpose, *address: int) -> np.random.Generator:
+    """An independent generator for one address. Inside a compiled program, where the seed is a `root`, a `Traced`.
 
     The address goes through NumPy's SeedSequence hash, so neighbouring addresses (and neighbouring seeds)
     have unrelated streams. The words are those of `SeedSequence(seed, spawn_key=(purpose, *address))`, laid out here
     because NumPy takes half as long again over it, which shows when episodes are short.
     """
+    if not isinstance(seed, int):
+        return Traced(at(seed, purpose, *address))  # type: ignore[return-value]
     words = np.array([*_words(seed), purpose, *address], np.uint32)
     return np.random.Generator(np.random.SFC64(np.random.SeedSequence(words)))
 
 
-def traced_key(seed: int, purpose: Purpose, iteration: Any) -> Any:
-    """What stands for `generator(seed, purpose, iteration)` inside a compiled program: a JAX key, other numbers."""
+class Traced:
+    """What stands for a numpy.random.Generator inside a compiled program: other numbers of the same distributions."""
+
+    def __init__(self, key: Any) -> None:
+        self._key = key
+
+    def _next(self) -> Any:
+        import jax
+
+        self._key, key = jax.random.split(self._key)
+        return key
+
+    def standard_normal(self, size: Any = None, dtype: Any = None) -> Any:
+        import jax
+
+        return jax.random.normal(self._next(), _shape(size))
+
+    def standard_exponential(self, size: Any = None, dtype: Any = None) -> Any:
+        import jax
+
+        return jax.random.exponential(self._next(), _shape(size))
+
+    def uniform(self, low: Any = 0.0, high: Any = 1.0, size: Any = None) -> Any:
+        import jax
+
+        low, high = np.asarray(low, np.float32), np.asarray(high, np.float32)
+        shape = np.broadcast_shapes(low.shape, high.shape) if size is None else _shape(size)
+        return low + (high - low) * jax.random.uniform(self._next(), shape)
+
+
+def root(seed: int) -> Any:
+    """The JAX key that stands for a seed inside a compiled program: an argument of it, so that seeds share one."""
     import jax
 
-    whole = functools.reduce(jax.random.fold_in, _words(seed), jax.random.key(0))
-    return jax.random.fold_in(jax.random.fold_in(whole, int(purpose)), iteration)
+    return functools.reduce(jax.random.fold_in, _words(seed), jax.random.key(0))
+
+
+def traced_key(seed: Any, purpose: Purpose, iteration: Any) -> Any:
+    """What stands for `generator(seed, purpose, iteration)` inside a compiled program: a JAX key, other numbers."""
+    return at(root(seed) if isinstance(seed, int) else seed, purpose, iteration)
+
+
+def at(key: Any, purpose: Any, *address: Any) -> Any:
+    """The JAX key of an address."""
+    import jax
+
+    return functools.reduce(jax.random.fold_in, (purpose, *address), key)
+
+
+def _shape(size: Any) -> tuple[int, ...]:
+    return () if size is None else (size,) if np.ndim(size) == 0 else tuple(size)
 
 
 @functools.lru_cache(maxsize=8)

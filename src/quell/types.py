@@ -209,20 +209,21 @@ class Pair:
     sigma: Any = None  # of this batch, where it is not the directions' own
 
 
-def check_restored(what: str, stored: Array | None, fresh: Any, *, exactly: bool = True) -> None:
-    """Raise QuellError unless an array of a checkpoint can stand for a fresh one: its shape, type, numbers.
+def restored(what: str, stored: Array | None, fresh: Any, *, exactly: bool = True) -> Array:
+    """An array of a checkpoint that can stand for a fresh one; QuellError unless it has its shape, type, numbers.
 
-    The type counts if `exactly`. Where the fresh one has NaN or infinities itself, as what nothing was measured of
-    yet, so may the other.
+    The type counts if `exactly`, but for its precision: an accelerator has another. Where the fresh one has NaN or
+    infinities itself, as what nothing was measured of yet, so may the other.
     """
-    if wrong := _misfit(stored, np.asarray(fresh), exactly=exactly):
+    wanted = np.asarray(fresh)
+    if stored is None or (wrong := _misfit(stored, wanted, exactly=exactly)):
+        wrong = "it is missing" if stored is None else wrong
         raise QuellError(f"the checkpoint's {what:.80} does not fit this configuration: {wrong}")
+    return stored.astype(wanted.dtype, copy=False) if exactly else stored
 
 
-def _misfit(stored: Array | None, wanted: Array, *, exactly: bool) -> str | None:
-    if stored is None:
-        return "it is missing"
-    if stored.shape != wanted.shape or (exactly and stored.dtype != wanted.dtype):
+def _misfit(stored: Array, wanted: Array, *, exactly: bool) -> str | None:
+    if stored.shape != wanted.shape or (exactly and stored.dtype.kind != wanted.dtype.kind):
         return f"{stored.dtype} {stored.shape}, not {wanted.dtype} {wanted.shape}"
     if np.isfinite(wanted).all() and not np.isfinite(stored).all():
         return "NaN or infinite"

@@ -33,7 +33,10 @@ _TASK = (
     "the task comes first: quell.train('CartPole-v1', ...)",
     "the task comes first, without a flag: quell train CartPole-v1 --method ppo",
 )
-_CPU = ("episodes run on CPUs: `workers=4` is how many", "episodes run on CPUs: --workers 4 is how many")
+_CPU = (
+    "`engine='device'` runs on accelerators, and `workers=4` is how many processes of a CPU are used",
+    "--engine device runs on accelerators, and --workers 4 is how many processes of a CPU are used",
+)
 _TENSORBOARD = (
     "TensorBoard's files are always written, into the run's folder below `out`",
     "TensorBoard's files are always written, into the run's folder below --out",

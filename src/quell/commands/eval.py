@@ -26,7 +26,7 @@ class Arguments(OfRun):
     workers: Annotated[int | None, UNSET] = None
     """Worker processes, by default one per core. Results do not depend on it."""
     engine: str = "cpu"
-    """Where the episodes run: cpu, ray, or my_module:MyEngine."""
+    """Where the episodes run: cpu, device, ray, or my_module:MyEngine."""
     json: bool = False
     """Print JSON, with every return."""
 

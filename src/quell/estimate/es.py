@@ -54,10 +54,10 @@ class Es:
 
     def _total(self, problem: Problem, rows: Rows) -> tuple[Array, Array]:
         """(sum_i X_i, sum_i |X_i|^2) of directions that are never formed, from the weights of all pairs."""
-        episodes, directions = rows.episodes, problem.directions
+        episodes, directions, xp = rows.episodes, problem.directions, namespace(rows.pairs["good"])
         assert episodes is not None
         weights = rows.pairs["fitness"] / (2 * sigma_of(directions, episodes.shape))
-        weights = np.where(rows.pairs["good"][:, None], weights, 0.0)
+        weights = xp.where(rows.pairs["good"][:, None], weights, 0.0)
         return directions.combine(draw_of(problem.policy, problem.seed, episodes), weights, episodes.shape)
 
 

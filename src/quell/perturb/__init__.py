@@ -6,7 +6,6 @@ What a kind does with its directions, it says itself: what members act with (`me
 """
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Protocol
@@ -17,14 +16,15 @@ from quell.keys import Purpose, generator
 from quell.policy.fisher import Metric
 from quell.policy.network import Policy
 from quell.registry import POSITIVE
-from quell.types import Array, Episodes, Factored, Shape
+from quell.types import Array, Episodes, Factored, Shape, namespace
 
 
 @dataclass(frozen=True)
 class Draw:
     """The address of one iteration's directions."""
 
-    seed: int
+    seed: Any
+    """The run's seed, or inside a compiled program its `quell.keys.root`."""
     iteration: int
     pairs: int
     dim: int
@@ -77,6 +77,10 @@ class Kind(Protocol):
     """Whether eps is never formed for acting and for weighted sums: [d] numbers per pair would be too many."""
     biased: ClassVar[bool] = False
     """Whether the score of eps is not C^-1 eps, C its covariance, so that ES is the gradient to leading order alone."""
+
+    traceable: ClassVar[bool] = False
+    """Whether all of it runs inside a compiled program too, where a draw's seed is a key; if not, directions are drawn
+    before one."""
 
     @property
     def needs_metric(self) -> bool:
@@ -143,9 +147,9 @@ class Directions(Kind):
 
     def prepare(self, metric: Metric | None, weight: Weight = alone) -> Shape | None:
         """KL is about sigma^2 eps' F eps / 2, in the mean sigma^2 tr F / 2."""
-        if self.nats is None or metric is None or not metric.known:
+        if self.nats is None or metric is None:
             return None
-        return Shape(sigma_for(self.nats, float(metric.spectrum().sum()), self.sigma), nats=self.nats)
+        return sized(metric, self.nats, lambda: metric.spectrum().sum(), self.sigma)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +157,7 @@ class Unperturbed(Kind):
     """Every member acts with theta itself, as policy gradients ask."""
 
     name: ClassVar[str] = "none"
+    traceable: ClassVar[bool] = True
     sigma: ClassVar[float] = 0.0
 
     def plus(self, draw: Draw, pair: int) -> Array:
@@ -189,15 +194,28 @@ def perturbed(theta: Any, sigma: Any, eps: Any) -> Any:
     return theta + (np.float32(sigma) if isinstance(sigma, float | int) else sigma) * eps
 
 
-def sigma_of(directions: Kind, shape: Shape | None) -> float:
+def sigma_of(directions: Kind, shape: Shape | None) -> Any:
     """The standard deviation of an iteration's perturbations."""
-    return float(directions.sigma if shape is None else shape.sigma)
+    return directions.sigma if shape is None else shape.sigma
 
 
-def sigma_for(nats: float, trace: float, otherwise: float) -> float:
+def sized(
+    metric: Metric, nats: Any, trace: Callable[[], Any], otherwise: float, shaped: Metric | None = None
+) -> Shape | None:
+    """The shape of directions with sigma^2 trace / 2 = nats, once the metric is known. A compiled program, which cannot
+    have None for it then, has directions of the plain size till it is."""
+    xp = metric.xp
+    if xp is np:
+        return Shape(float(sigma_for(nats, trace(), otherwise)), shaped, nats) if metric.known else None
+    found = sigma_for(nats, trace(), otherwise)
+    return Shape(xp.where(metric.known, found, otherwise), shaped, xp.where(metric.known, nats, 0.0))
+
+
+def sigma_for(nats: Any, trace: Any, otherwise: float) -> Any:
     """sigma at which sigma^2 trace / 2 = nats; `otherwise` where the policy feels nothing."""
-    sigma = math.sqrt(2 * nats / trace) if trace > 0 else math.inf
-    return sigma if math.isfinite(sigma) else otherwise
+    xp = namespace(np.asarray(trace) if isinstance(trace, float) else trace)
+    sigma = xp.sqrt(2 * nats / xp.where(trace > 0, trace, 1.0))
+    return xp.where((trace > 0) & xp.isfinite(sigma), sigma, otherwise)
 
 
 DIRECTIONS = [Unperturbed]

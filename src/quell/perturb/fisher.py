@@ -25,7 +25,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 
 from quell.errors import UsageError
-from quell.perturb import Weight, alone, sigma_for
+from quell.perturb import Weight, alone, sized
 from quell.perturb.gaussian import Gaussian
 from quell.policy.fisher import Metric
 from quell.registry import POSITIVE
@@ -37,6 +37,7 @@ class Fisher(Gaussian):
     """The same divergence in every direction."""
 
     name: ClassVar[str] = "fisher"
+    traceable: ClassVar[bool] = True
     nats: Annotated[float, POSITIVE] = 0.05
     """Mean KL between the perturbed and the plain policy: about 1 where the perturbation carries the estimate (rewards
     at the end of an episode, few parameters), a few hundredths where the policy gradient does."""
@@ -58,23 +59,30 @@ class Fisher(Gaussian):
             raise UsageError(f"`least={self.least:g}` must be no more than `nats={self.nats:g}`")
 
     def prepare(self, metric: Metric | None, weight: Weight = alone) -> Shape | None:
-        if metric is None or not metric.known:
+        if metric is None or (metric.xp is np and not metric.known):
             return None
         felt, nats = metric.spectrum(), self.nats
         if self.least is not None:
             share = weight(nats)
-            nats = float(self.least ** (1 - share) * nats**share)
-        sigma = sigma_for(nats, float((felt / (felt + self.floor)).sum()), self.sigma)
-        return Shape(sigma, dataclasses.replace(metric, damping=self.floor), nats)
+            nats = self.least ** (1 - share) * nats**share
+        # Of what nobody knows yet, the metric with its own damping is 1.
+        floor = self.floor if metric.xp is np else metric.xp.where(metric.known, self.floor, metric.damping)
+        shaped = dataclasses.replace(metric, damping=floor)
+        return sized(metric, nats, lambda: (felt / (felt + self.floor)).sum(), self.sigma, shaped)
 
     def shaped(self, eps: Array, shape: Shape | None) -> Array:
-        return eps if shape is None else shape.metric.coloured(eps.astype(np.float64)).astype(np.float32)
+        if shape is None:
+            return eps
+        wide = eps.astype(np.float64) if shape.metric.xp is np else eps
+        found: Array = shape.metric.coloured(wide).astype(np.float32)
+        return found
 
     def inverse(self, vectors: Array, shape: Shape | None) -> Array:
         if shape is None:
             return vectors
         rows = vectors.reshape(-1, vectors.shape[-1])
-        return np.asarray(shape.metric.apply(rows, 1).reshape(vectors.shape).astype(vectors.dtype))
+        found: Array = shape.metric.apply(rows, 1).reshape(vectors.shape).astype(vectors.dtype)
+        return found
 
 
 DIRECTIONS = [Fisher]

@@ -14,6 +14,7 @@ class Gaussian(Directions):
     """eps_i ~ N(0, I), independent."""
 
     name: ClassVar[str] = "gaussian"
+    traceable: ClassVar[bool] = True
 
     def plus(self, draw: Draw, pair: int) -> Array:
         return draw.generator(pair).standard_normal(draw.dim, dtype=np.float32)

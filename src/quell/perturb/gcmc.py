@@ -19,6 +19,7 @@ class Gcmc(Gaussian):
     """Independent pairs, coupled within."""
 
     name: ClassVar[str] = "gcmc"
+    traceable: ClassVar[bool] = False
     symmetric: ClassVar[bool] = False
 
     def minus(self, eps: Array) -> Array:

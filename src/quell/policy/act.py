@@ -1,6 +1,7 @@
 """How members act, in NumPy: many small networks side by side, one batched product per layer."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -99,7 +100,7 @@ def _member_by_member(policy: Policy, thetas: Array) -> Callable[[Array], Array]
     return outputs
 
 
-def to_environment(policy: Policy, bounds: tuple[Array, Array] | None) -> Callable[[Array], Array] | None:
+def to_environment(policy: Policy, bounds: tuple[Array, Array] | None, xp: Any = np) -> Callable[[Array], Array] | None:
     """None (as-is), or what cuts actions at the bounds (clip), or at -1 and 1, stretched to the bounds (scale)."""
     if policy.actions == "as-is" or policy.kind == "categorical":
         return None
@@ -107,5 +108,5 @@ def to_environment(policy: Policy, bounds: tuple[Array, Array] | None) -> Callab
         raise UsageError(f"policy.actions {policy.actions!r} needs a task whose actions have bounds; use as-is")
     low, high = bounds
     if policy.actions == "clip":
-        return lambda actions: np.clip(actions, low, high)
-    return lambda actions: low + (np.clip(actions, -1, 1) + 1) / 2 * (high - low)
+        return lambda actions: xp.clip(actions, low, high)
+    return lambda actions: low + (xp.clip(actions, -1, 1) + 1) / 2 * (high - low)

@@ -141,31 +141,40 @@ class Metric:
         blocks = tuple(Block(policy.blocks[k], *(arrays[f"{name}{k}"] for name in names)) for k in layers)
         return Metric(blocks, policy.layout["log_std"][0] if "log_std" in policy.layout else None, damping, known)
 
+    @property
+    def xp(self) -> Any:
+        """The library that its arrays are of."""
+        return namespace(self.blocks[0].values)
+
     def whitening(self) -> tuple[tuple[Any, Any, Any], ...]:
         """What `layered_products` needs, as plain arrays: per layer two rotations and (eigenvalue + damping)^-1/2."""
         parts = [(block.left, block.right, (block.values + self.damping) ** -0.5) for block in self.blocks]
         if self.log_std is not None:
-            xp = namespace(parts[0][0]) if parts else np
-            root = xp.where(xp.asarray(self.known), (LOG_STD + self.damping) ** -0.5, 1.0)
-            parts.append((xp.eye(1), xp.eye(1), xp.full((1, 1), root)))
+            parts.append((self.xp.eye(1), self.xp.eye(1), self.xp.full((1, 1), self._spread(-0.5))))
         return tuple(parts)
 
     def spectrum(self) -> Array:
         """The eigenvalues of F, without the damping: [d]."""
         parts = [block.values.ravel() for block in self.blocks]
         if self.log_std is not None:
-            parts.append(np.full(self.log_std.stop - self.log_std.start, LOG_STD))
-        return np.concatenate(parts)
+            parts.append(self.xp.full(self.log_std.stop - self.log_std.start, LOG_STD))
+        found: Array = self.xp.concatenate(parts)
+        return found
 
     def coloured(self, noise: Array) -> Array:
         """A draw of covariance (F + damping)^-1, from one of covariance 1 [d], in its precision."""
-        found = np.empty_like(noise)
+        parts = []
         for block in self.blocks:
             turned = noise[block.where].reshape(block.values.shape) * (block.values + self.damping) ** -0.5
-            found[block.where] = (block.left @ turned @ block.right.T).ravel()
+            parts.append((block.left @ turned @ block.right.T).ravel())
         if self.log_std is not None:
-            found[self.log_std] = noise[self.log_std] * (LOG_STD + self.damping) ** -0.5
+            parts.append(noise[self.log_std] * self._spread(-0.5))
+        found: Array = self.xp.concatenate(parts)
         return found
+
+    def _spread(self, power: float) -> Any:
+        """(LOG_STD + damping)^power, once anything is known."""
+        return self.xp.where(self.xp.asarray(self.known), (LOG_STD + self.damping) ** power, 1.0)
 
     def apply(self, vectors: Any, power: float) -> Any:
         """(F + damping)^power v for every row v of [m, d], or for one [d].
@@ -176,7 +185,7 @@ class Metric:
         rows = xp.atleast_2d(vectors.astype(np.float64) if xp is np else vectors)
         parts = [block.apply(rows[:, block.where], power, self.damping) for block in self.blocks]
         if self.log_std is not None:
-            parts.append(rows[:, self.log_std] * (LOG_STD + self.damping) ** power)
+            parts.append(rows[:, self.log_std] * self._spread(power))
         return xp.concatenate(parts, axis=1).reshape(vectors.shape)
 
 

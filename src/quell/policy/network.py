@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from quell.types import Array
+from quell.types import Array, namespace
 
 Kind = Literal["gaussian", "deterministic", "categorical"]
 Activation = Literal["relu", "tanh"]
@@ -151,7 +151,9 @@ class Policy:
         """Action noise for one episode, [steps, action_size] float32."""
         shape = (steps, self.action_size)
         if self.kind == "categorical":
-            return -np.log(rng.standard_exponential(shape, dtype=np.float32))
+            waits = rng.standard_exponential(shape, dtype=np.float32)
+            noise: Array = -namespace(waits).log(waits)
+            return noise
         return rng.standard_normal(shape, dtype=np.float32)
 
     @property

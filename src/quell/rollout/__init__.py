@@ -1,13 +1,17 @@
 """Engines: things that run episodes and sum what an estimator makes of them."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeVar
 
 from quell.errors import UsageError, warn_once
-from quell.estimate import Estimator, Problem, Rows
+from quell.estimate import Estimator, Problem, Rows, Total
 from quell.limits import gib, require_memory
 from quell.registry import name_of
 from quell.threads import cores
-from quell.types import Array, Batch, Episodes, ObsStats, Rollouts, Sums
+from quell.types import Array, Batch, Episodes, ObsStats, Rollouts, Shape, Sums
 
 S = TypeVar("S")
 
@@ -18,11 +22,45 @@ class Stages(Protocol[S]):
     config: Any
     problem: Problem
 
-    def in_turn(self, state: S) -> tuple[S, dict[str, float]]: ...
+    def in_turn(self, state: S) -> tuple[S, dict[str, float]]:
+        """The whole of it."""
+
+    def pairs(self, state: S) -> int:
+        """How many the next iteration has."""
+
+    def shape(self, state: S, metric: Any) -> Shape | None:
+        """What directions take from the run; in a compiled program too."""
+
+    def updated(self, state: S, batch: Batch, states: Array | None, total: Total) -> tuple[S, dict[str, Any]]:
+        """(the state after the batch, what there is to log of it); in a compiled program too."""
+
+    def following(self, state: S, moved: S, row: dict[str, Any], played: Played) -> tuple[S, dict[str, float]]:
+        """The next state and all that is logged, given the one that `updated` made."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """What is counted of an iteration's episodes."""
+
+    rollouts: Rollouts
+    """Rewards, steps and ends of those that were played."""
+    obs: ObsStats
+    """Of all observations, these included."""
+    nats: Any
+    """The size of the perturbation as a divergence; 0 where it is not known."""
+    started: float
+    """When the iteration began, by `time.perf_counter`."""
+
+
+def unheard(text: str) -> None:
+    """Nobody listens."""
 
 
 class Engine(Protocol):
     """Runs episodes of one task with one policy; results depend on the request alone, never on the engine's size."""
+
+    tell: Callable[[str], None] = staticmethod(unheard)
+    """Called with what takes a while; who wants to know puts a function in its place."""
 
     def rollout(
         self, theta: Array, episodes: Episodes, normaliser: ObsStats | None = None, rows: range | None = None
@@ -40,6 +78,10 @@ class Engine(Protocol):
         here; estimators and steps that say `traceable` can be part of it.
         """
         return stages.in_turn(state)
+
+    def sized(self, pairs: int) -> int:
+        """The number of pairs that it would rather play than so many, where a batch is counted in steps."""
+        return pairs
 
     def metrics(self) -> dict[str, float]:
         """What there is to log about the engine itself."""

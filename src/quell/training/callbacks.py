@@ -68,6 +68,9 @@ class Callback:
     def on_evaluation(self, row: dict[str, Any]) -> None:
         """Called after `on_iteration` where the row has an evaluation (`eval/...`)."""
 
+    def on_note(self, text: str) -> None:
+        """Called with what takes a while, such as a program that is compiled."""
+
     def __enter__(self) -> "Callback":
         """The run begins."""
         return self

@@ -10,6 +10,7 @@ from typing import Any
 from rich.markup import escape
 from rich.progress import MofNCompleteColumn
 
+from quell.errors import as_flags
 from quell.terminal import stopping
 from quell.terminal.numbers import clock
 from quell.terminal.progress import Bars
@@ -75,6 +76,13 @@ class Display(Callback):
         if self.plain and due:
             self._last_line = now
             say(f"{self.title} {min(row['steps'] / self.budget, 1):4.0%}  {row['steps']:,.0f} steps  {facts}")
+
+    def on_note(self, text: str) -> None:
+        text = as_flags(text)
+        if self.plain:
+            say(f"{self.title}: {text}")
+        else:
+            self._bar.update(self._task, facts=escape(text))
 
     def _eta(self, now: float, steps: float) -> list[str]:
         """From the pace of this session, once its first iterations have compiled what the others need."""

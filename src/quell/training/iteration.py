@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 
 from quell.config import Config
-from quell.estimate import estimate
+from quell.estimate import Total, estimate
 from quell.estimate.reduce import calm
 from quell.estimate.returns import alike, finite_pairs
 from quell.keys import Purpose, Stream, generator
 from quell.perturb import alone
-from quell.rollout import Compute
+from quell.rollout import Compute, Played
 from quell.stats import mean, spread
 from quell.tasks.base import Task
 from quell.training.methods import make_problem, make_task
 from quell.training.state import TrainState
-from quell.types import Array, Batch, Episodes, ObsStats, Rollouts, Shape
-from quell.update import Context, is_finite
+from quell.types import Array, Batch, Episodes, ObsStats, Rollouts, Shape, namespace
+from quell.update import Context, is_finite, where
 
 Row = dict[str, float]
 STATES = 1024  # of a batch, that a step may look at
@@ -47,7 +47,8 @@ class Trainer:
             return config.pairs
         length = length or (self.task.first_length if self.task.can_terminate else self.task.horizon)
         length = min(length, config.train_horizon or length)
-        return min(max(config.pairs, math.ceil(config.batch_steps / (2 * length))), self.most_pairs)
+        wanted = self.engine.sized(math.ceil(config.batch_steps / (2 * length)))
+        return min(max(config.pairs, wanted), self.most_pairs)
 
     def close(self) -> None:
         self.engine.close()
@@ -64,21 +65,29 @@ class Trainer:
 
     def in_turn(self, state: TrainState) -> tuple[TrainState, Row]:
         """One iteration, stage by stage."""
-        config, started = self.config, time.perf_counter()
+        started = time.perf_counter()
         with calm():
-            metric = state.current(config.step).metric(self.problem.policy, state.step)
-            shape = self._shape(state, metric)
+            metric = state.current(self.config.step).metric(self.problem.policy, state.step)
+            shape = self.shape(state, metric)
         episodes, rollouts = self._play(state, shape)
         batch = Batch(state.theta, episodes, rollouts, metric)
+        states = None if rollouts.states is None else visited(rollouts)
         with calm():
-            moved, row = self._update(state, batch)
+            moved, row = self.updated(state, batch, states, self.engine.total)
+        obs = state.obs.add(rollouts.obs_sums, rollouts.steps)
+        nats = 0.0 if shape is None else shape.nats
+        return self.following(state, moved, row, Played(rollouts, obs, nats, started))
+
+    def following(self, state: TrainState, moved: TrainState, row: Row, played: Played) -> tuple[TrainState, Row]:
+        """The next state and all that is logged of an iteration, given the state that `updated` made."""
+        rollouts, row = played.rollouts, {name: float(value) for name, value in row.items()}
         bad = bool(row["trouble/bad_pairs"] or row["trouble/skipped"])
         troubled = bad or bool(row.get("trouble/cv_dropped"))
-        elapsed, steps = time.perf_counter() - started, int(rollouts.steps.sum())
+        elapsed, steps = time.perf_counter() - played.started, int(rollouts.steps.sum())
         past, fresh = state.episode_length, float(rollouts.steps.mean())
         following = dataclasses.replace(
             moved,
-            obs=state.obs.add(rollouts.obs_sums, rollouts.steps),
+            obs=played.obs,
             iteration=state.iteration + 1,
             steps=state.steps + steps,
             seconds=state.seconds + elapsed,
@@ -91,15 +100,15 @@ class Trainer:
             "speed": steps / elapsed,
             **_return_metrics(rollouts),
             "episode_length": fresh,
-            "action_std": float(self.problem.policy.std(following.theta).mean()),
+            "action_std": float(self.problem.policy.std(np.asarray(following.theta)).mean()),
             **row,
-            **({"perturbation/nats": shape.nats} if shape is not None and shape.nats else {}),
+            **({"perturbation/nats": float(played.nats)} if played.nats else {}),
             **self.engine.metrics(),
             "trouble/total": following.trouble,
         }
         return following, row
 
-    def _shape(self, state: TrainState, metric: Any) -> Shape | None:
+    def shape(self, state: TrainState, metric: Any) -> Shape | None:
         """What directions take from the run: the metric, and what ES is worth where their size follows that."""
         weigh = getattr(self.config.estimator, "weight_of_es", None)
         weight = alone if weigh is None else partial(weigh, self.problem, state.estimator)
@@ -127,36 +136,38 @@ class Trainer:
             if played == planned.pairs or left <= 0:
                 return episodes, rollouts
 
-    def _update(self, state: TrainState, batch: Batch) -> tuple[TrainState, Row]:
-        """The estimator's updates on one batch.
+    def updated(
+        self, state: TrainState, batch: Batch, states: Array | None, total: Total
+    ) -> tuple[TrainState, dict[str, Any]]:
+        """The estimator's updates on one batch; `states` are what the step may look at.
 
         A gradient that is not finite, or that the step's state cannot hold, changes nothing and is counted.
         """
-        returns = batch.rollouts.returns
-        good = finite_pairs(returns)
-        usable = returns[np.repeat(good, 2)]
-        flat = float(alike(usable))
-        row: Row = {"trouble/bad_pairs": float((~good).sum()), "trouble/flat": flat, "trouble/skipped": 0.0}
-        states = None if batch.rollouts.states is None else visited(batch.rollouts)
-        before, context = state.theta, Context(self.problem.policy, state.steps, self.config.steps, state.theta, states)
-        norm, engine, rule = 0.0, self.engine, state.current(self.config.step)
+        returns, xp = batch.rollouts.returns, namespace(batch.theta)
+        good, before = finite_pairs(returns), state.theta
+        row: dict[str, Any] = {"trouble/bad_pairs": (~good).sum(), "trouble/flat": alike(returns, xp.repeat(good, 2))}
+        row["trouble/skipped"] = 0.0
+        context = Context(self.problem.policy, state.steps, self.config.steps, state.theta, states)
+        norm, rule = 0.0, state.current(self.config.step)
         for _ in range(self.config.estimator.needs.updates):
             theta, memory = state.theta, state.estimator
-            estimated = estimate(self.config.estimator, self.problem, batch, memory, total=engine.total, theta=theta)
-            norm = float(np.linalg.norm(estimated.gradient.astype(np.float64)))
+            estimated = estimate(self.config.estimator, self.problem, batch, memory, total=total, theta=theta)
+            norm = xp.linalg.norm(estimated.gradient.astype(np.float64 if xp is np else np.float32))
             seen = dataclasses.replace(context, caution=estimated.caution)
             theta, step, facts = rule.step(theta, estimated.gradient, state.step, seen)
-            theta = np.asarray(theta, np.float32)  # a user's step may compute in double precision
-            row |= {name: float(value) for name, value in facts.items()}
-            row["update/share"] = float(estimated.caution.share)
-            sound = np.isfinite(norm) and np.isfinite(theta).all() and is_finite(step)
-            if not good.any() or not sound:
-                row["trouble/skipped"] = 1.0
+            theta = xp.asarray(theta, np.float32)  # a user's step may compute in double precision
+            row |= facts | {"update/share": estimated.caution.share}
+            sound = good.any() & xp.isfinite(norm) & xp.isfinite(theta).all() & is_finite(xp, step)
+            row["trouble/skipped"] = 1.0 - sound
+            if xp is np and not sound:
                 break
-            state = dataclasses.replace(state, theta=theta, step=step, estimator=estimated.state)
-            row |= {name: float(value) for name, value in estimated.metrics.items()}
+            fresh = (theta, step, estimated.state)
+            if xp is not np:
+                fresh = where(sound, fresh, (state.theta, state.step, state.estimator))
+            state = dataclasses.replace(state, **dict(zip(("theta", "step", "estimator"), fresh, strict=True)))
+            row |= estimated.metrics
         row["gradient/norm"] = norm
-        row["update/ratio"] = float(np.linalg.norm(state.theta - before) / (np.linalg.norm(before) + 1e-12))
+        row["update/ratio"] = xp.linalg.norm(state.theta - before) / (xp.linalg.norm(before) + 1e-12)
         return state, row
 
     def evaluate(self, state: TrainState) -> tuple[TrainState, Row]:

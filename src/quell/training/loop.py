@@ -34,6 +34,12 @@ def run_training(
         watched = Training(run.path, config, trainer.task, trainer.problem.policy, state)
         for callback in callbacks:
             callback.training = watched
+
+        def tell(text: str) -> None:
+            for callback in callbacks:
+                callback.on_note(text)
+
+        trainer.engine.tell = tell
         return _loop(trainer, watched, run, writer, callbacks)
 
 

@@ -14,7 +14,7 @@ from quell.estimate import Problem
 from quell.policy.network import Policy
 from quell.registry import is_own
 from quell.runs.checkpoint import Saved
-from quell.types import Array, ObsStats, State, check_restored
+from quell.types import Array, ObsStats, State, restored
 from quell.update import Step, from_arrays, to_arrays
 
 COUNTERS = ("iteration", "steps", "eval_steps", "seconds", "trouble", "trouble_in_a_row", "episode_length")
@@ -90,12 +90,12 @@ class TrainState:
 
     def to_checkpoint(self, config: Config) -> Saved:
         memory = {f"estimator.{name}": np.asarray(value) for name, value in self.estimator.items()}
-        arrays = {"theta": self.theta, **to_arrays(self.step), **memory}
+        arrays = {"theta": np.asarray(self.theta), **to_arrays(self.step), **memory}
         arrays |= {"obs.total": self.obs.total, "obs.squares": self.obs.squares}
         arrays |= {f"{CHANGED}{name}": np.array([value]) for name, value in self.changes.items()}
         facts = {name: getattr(self, name) for name in COUNTERS} | {"obs_count": self.obs.count}
         if best := self.best:
-            arrays |= {"best.score": np.array([best.score]), "best.theta": best.theta}
+            arrays |= {"best.score": np.array([best.score]), "best.theta": np.asarray(best.theta)}
             arrays |= {"best.obs.total": best.obs.total, "best.obs.squares": best.obs.squares}
             facts |= {"best.iteration": best.iteration, "best.steps": best.steps, "best.obs_count": best.obs.count}
         return arrays, {**facts, "config": to_dict(config)}
@@ -109,14 +109,14 @@ class TrainState:
         if strange := memory.keys() - fresh.keys():
             raise QuellError(f"this configuration has no {f'estimator.{min(strange)}':.80}, which the checkpoint holds")
         for name, array in fresh.items():
-            check_restored(f"estimator.{name}", memory.get(name), array, exactly=exactly)
+            memory[name] = restored(f"estimator.{name}", memory.get(name), array, exactly=exactly)
         step = from_arrays(config.step, problem.policy, newest.theta, arrays)
         _check_facts(facts, COUNTERS)
         counters = {name: facts[name] for name in COUNTERS}
         state = TrainState(newest.theta, step, memory, newest.obs, **counters, best=best)
         changes = {name.removeprefix(CHANGED): a for name, a in arrays.items() if name.startswith(CHANGED)}
         for name, array in changes.items():
-            check_restored(CHANGED + name, array, np.zeros(1))
+            restored(CHANGED + name, array, np.zeros(1))
         try:
             return state.change(config.step, {name: array[0] for name, array in changes.items()})
         except UsageError as error:
@@ -132,8 +132,8 @@ def _learned(policy: Policy, saved: Saved, prefix: str) -> Learned:
     arrays, facts = saved
     wanted = {"theta": np.zeros(policy.dim, np.float32), **{f"obs.{n}": np.zeros(policy.obs_size) for n in SUMS}}
     wanted |= {"score": np.zeros(1)} if prefix else {}
-    for name, fresh in wanted.items():
-        check_restored(prefix + name, arrays.get(prefix + name), fresh)
+    fitting = {prefix + name: restored(prefix + name, arrays.get(prefix + name), one) for name, one in wanted.items()}
+    arrays = arrays | fitting
     _check_facts(facts, [prefix + name for name in ("iteration", "steps", "obs_count")])
     obs = ObsStats(facts[f"{prefix}obs_count"], arrays[f"{prefix}obs.total"], arrays[f"{prefix}obs.squares"])
     score = float(arrays[f"{prefix}score"].sum()) if prefix else math.nan

@@ -12,7 +12,7 @@ import numpy as np
 from quell.policy.fisher import Metric
 from quell.policy.network import Policy
 from quell.registry import is_own
-from quell.types import NO_CAUTION, Array, Caution, Metrics, check_restored, namespace
+from quell.types import NO_CAUTION, Array, Caution, Metrics, namespace, restored
 
 
 @dataclass(frozen=True)
@@ -107,9 +107,19 @@ def to_arrays(state: Any) -> dict[str, Array]:
     return {f"optimiser.{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
 
 
-def is_finite(state: Any) -> bool:
+def is_finite(xp: Any, state: Any) -> Any:
     """Whether no number of a step's state has overflowed: one that has never comes back."""
-    return all(bool(np.isfinite(array).all()) for array in to_arrays(state).values())
+    import jax
+
+    return xp.asarray([xp.isfinite(xp.asarray(leaf)).all() for leaf in jax.tree.leaves(state)] or [True]).all()
+
+
+def where(condition: Any, fresh: Any, kept: Any) -> Any:
+    """One of two trees of arrays, inside a compiled program."""
+    import jax
+    import jax.numpy as jnp
+
+    return jax.tree.map(lambda one, other: jnp.where(condition, one, other), fresh, kept)
 
 
 def from_arrays(step: Step, policy: Policy, theta: Array, arrays: dict[str, Array]) -> Any:
@@ -118,6 +128,6 @@ def from_arrays(step: Step, policy: Policy, theta: Array, arrays: dict[str, Arra
 
     leaves, tree = jax.tree.flatten(step.init(policy, theta))
     stored = [arrays.get(f"optimiser.{i}") for i in range(len(leaves))]
-    for i, (there, leaf) in enumerate(zip(stored, leaves, strict=True)):
-        check_restored(f"optimiser.{i}", there, leaf, exactly=is_own("step", step))
-    return jax.tree.unflatten(tree, stored)
+    exactly = is_own("step", step)
+    pairs = enumerate(zip(stored, leaves, strict=True))
+    return jax.tree.unflatten(tree, [restored(f"optimiser.{i}", *pair, exactly=exactly) for i, pair in pairs])

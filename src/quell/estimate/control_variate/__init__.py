@@ -168,10 +168,11 @@ class ControlVariate:
         state, metrics = self.coefficients.update(space, state, products, sums["count"], means)
         return {**state, **metrics}
 
-    def weight_of_es(self, problem: Problem, state: State, nats: float) -> float:
+    def weight_of_es(self, problem: Problem, state: State, nats: float) -> Any:
         """What share of the estimate ES would have, were perturbations of this size."""
         rule: Any = self.coefficients
-        return float(rule.weight_of_es(self.space(problem), rule.resized(state, np.asarray(nats))))
+        share = rule.weight_of_es(self.space(problem), rule.resized(state, np.asarray(nats)))
+        return float(share) if isinstance(share, np.generic) else share
 
     def _inner(self, problem: Problem, rows: Rows) -> Callable[[Any, Any], Any]:
         """Products of two vectors in each layer, in the metric."""

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from quell.errors import UsageError
 from quell.tasks.arrays import ArrayTask
-from quell.tasks.base import Task
+from quell.tasks.base import MujocoTask, Task
 from quell.types import Array
 
 
@@ -33,11 +33,16 @@ class World(Protocol):
         """
 
     def trouble(self, state: Any) -> dict[str, Any]:
-        """What went wrong so far, to be counted and said: scalars by name, such as contacts that found no room."""
+        """What went wrong so far, [m] by name: such as whether contacts found no room."""
+        return {}
 
 
-def make_world(task: Task, *, impl: str, members: int) -> World:
-    """The world of a task, for so many members at most; a UsageError where there is none."""
+def make_world(task: Task, settings: Any) -> World:
+    """The world of a task; a UsageError where there is none."""
+    if isinstance(task, MujocoTask):
+        from quell.rollout.device.worlds.mjx import MjxWorld
+
+        return MjxWorld(task, settings)
     if isinstance(task, ArrayTask):
         from quell.rollout.device.worlds.arrays import ArrayWorld
 
