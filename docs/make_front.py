@@ -50,10 +50,10 @@ def seeds(found: Grid) -> str:
     assert told == list(range(len(told)))
     assert len(episodes) == 1
     return (
-        f"{budget:,} steps, seeds {told[0]} to {told[-1]}, mean actions of the final policy on {episodes.pop()} fresh "
-        "episodes, mean ± standard deviation over seeds, every method with its own tuned settings. Bold: the best "
-        "mean, and all methods that these seeds cannot distinguish from it. Settings were found on other seeds "
-        "(100 and up), but these seeds decided which of them were looked at again, so scores are somewhat too good."
+        f"{budget:,} steps, seeds {told[0]} to {told[-1]}: mean ± standard deviation over seeds of the final policy's "
+        f"mean actions on {episodes.pop()} fresh episodes. Every method has settings of its own, found on seeds from "
+        "100 up; these seeds decided which of them were looked at again, so scores are somewhat too good. "
+        "Bold: the best mean, and all that these seeds cannot distinguish from it."
     )
 
 
@@ -70,10 +70,10 @@ def ties(found: Grid) -> str:
     ]
     assert not apart, "a task on which the two can be distinguished: say so"
     return (
-        "* **It ties with TRPO.** TRPO here is the default without the perturbation. "
+        "* **It ties with TRPO**, which is the default without the perturbation. "
         f"Over {len(both)} tasks a run of the default ends above one of TRPO with probability {told['trpo']}, "
-        "and on none of them can the two be distinguished. "
-        f"It is above PPO with {told['ppo']}, above ES with {told['es']} and above ARS with {told['ars']}."
+        "and on no task can the two be distinguished. "
+        f"It ends above PPO with {told['ppo']}, above ES with {told['es']} and above ARS with {told['ars']}."
     )
 
 

@@ -89,7 +89,7 @@ def test_a_refusal_lists_all_that_is_read() -> None:
         quell.train("lqr", nonsense=3)  # type: ignore[call-overload]
     listed = str(refused.value).partition("it reads: ")[2].split(", ")
     assert {"steps", "seed", "pairs", "workers", "log", "callbacks", "directions.sigma"} <= set(listed)
-    with pytest.raises(UsageError, match="what other libraries call so is 'callbacks' here"):
+    with pytest.raises(UsageError, match="it is called 'callbacks' here"):
         quell.train("lqr", callback=None)  # type: ignore[call-overload]
     known = {*flatten(make_config("lqr", "es")), *KEYWORDS, *Settings.__annotations__, "jobs", "episodes", "config"}
     assert {name for names in ELSEWHERE.values() for name in names} <= known | {
@@ -122,9 +122,9 @@ def test_words_of_other_libraries_are_answered(word: str, capsys: pytest.Capture
 def test_words_of_other_libraries_are_answered_by_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     for command, said in (
         ("eval zoo:swimmer --deterministic", "`quell eval` and `quell play` take the mean action"),
-        ("eval zoo:swimmer --n-eval-episodes 3", "is --episodes here"),
+        ("eval zoo:swimmer --n-eval-episodes 3", "it is called --episodes here"),
         ("play zoo:swimmer --render", "--live"),
-        ("tune swimmer --n-trials 3", "is --trials here"),
+        ("tune swimmer --n-trials 3", "it is called --trials here"),
         (
             "train --algo ppo --env CartPole-v1",
             "the task comes first, without a flag: quell train CartPole-v1",
@@ -141,9 +141,9 @@ def test_commands_and_methods_of_other_libraries(capsys: pytest.CaptureFixture[s
     assert not words.METHODS.keys() & METHODS.keys()
     for command, said in (
         ("enjoy --algo ppo", "what other libraries call 'enjoy' is `quell play` here"),
-        ("train CartPole-v1 -n 50000", "options have two dashes, and there is no -n: .* is --steps here"),
-        ("train CartPole-v1 --method ppo --learning-rate 1e-3", "is --estimator.lr here"),
-        ("train CartPole-v1 --method es --learning-rate 1e-3", "is --lr here"),
+        ("train CartPole-v1 -n 50000", "options have two dashes, and there is no -n: it is called --steps here"),
+        ("train CartPole-v1 --method ppo --learning-rate 1e-3", "it is called --estimator.lr here"),
+        ("train CartPole-v1 --method es --learning-rate 1e-3", "it is called --lr here"),
         ("train CartPole-v1 --method sac", "unknown method 'sac': methods that learn from a memory of old steps"),
         ("eval zoo:swimmer --algo ppo", "takes the folder of a run"),
     ):

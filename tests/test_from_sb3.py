@@ -31,7 +31,7 @@ def test_old_words_are_named(word: str) -> None:
 @pytest.mark.parametrize(("old", "new"), [row[:2] for row in ROWS if len(row) == 3 and re.fullmatch(r"`\w+`", row[1])])
 def test_hyperparameters_have_the_names_that_the_page_says(old: str, new: str) -> None:
     for word in re.findall(r"`(\w+)`", old)[:1]:
-        with pytest.raises(UsageError, match=f"so is '{new.strip('`')}' here"):
+        with pytest.raises(UsageError, match=f"it is called '{new.strip('`')}' here"):
             quell.train("CartPole-v1", method="ppo", **{word: 1})  # type: ignore[call-overload]
 
 

@@ -1,6 +1,6 @@
 """Every block of code on README and the pages runs, in a version that takes seconds.
 
-A block of Python is copied alone and runs alone, with nothing imported, unless its first line says that it goes on from
+A block of Python is copied alone and runs alone, with nothing imported, unless its first line says that it continues
 the one above; `quell.train` and `quell.variance` do what is asked with tiny budgets on one worker. Lines of bash blocks
 are carried out in the same way if they are quell's own; what takes long even when it is tiny is among the slow tests.
 Lines of other programs, and quell's that need a cluster, are carried out by test_page_programs.py.
@@ -29,7 +29,7 @@ LONG_FLAGS = {"--video", "--seeds"}
 """And these, which start a renderer or many processes."""
 QUIET: dict[str, Any] = {"workers": 1, "progress": False}
 TINY: dict[str, Any] = {"steps": 20, "pairs": 2, "batch_steps": 0, "eval_episodes": 1, **QUIET}
-GOES_ON = "# goes on from the block above"
+GOES_ON = "# continues the block above"
 MY_MODULE = "import gymnasium\ndef make_env():\n    return gymnasium.make('Pendulum-v1', max_episode_steps=10)\n"
 
 

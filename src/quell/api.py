@@ -100,7 +100,7 @@ class Result:
     def _lines(self) -> tuple[str, str, str]:
         config, score, spread = self.config, self.last("eval/mean_action"), self.last("eval/mean_action_std")
         done = "" if self.finished else " (unfinished)"
-        how = f"{self.steps:,} steps{done}, {self.iteration:,} iterations"
+        how = f"{self.steps:,} steps{done}, {self.iteration:,} iteration{'s' * (self.iteration != 1)}"
         reached = "not evaluated yet" if math.isnan(score) else f"return {score:.6g} ± {spread:.3g}, mean action"
         best = "" if math.isnan(self.best) else f"; best {self.best:.6g}"
         who = f"{config.task}  {config.combination}  seed {config.seed}: {how}"
@@ -177,7 +177,7 @@ def start(
 
 
 def resume(
-    path: Path | str,
+    path: Result | Path | str,
     *,
     workers: int | None = None,
     engine: Compute | str | None = None,
@@ -196,6 +196,7 @@ def resume(
     with the change. What is your own has to be passed again: a strategy, or the environment (`env`, as it was given to
     `train`). Settings of its task that name files are used with `trust_files=True` alone.
     """
+    path = path.path if isinstance(path, Result) else path
     if str(path).startswith(zoo.PREFIX):
         raise UsageError(f"{path} is a policy without the state of its training: it can be played, not resumed")
     run, compute = _opened(path), compute_for(engine, workers)
@@ -212,7 +213,9 @@ def resume(
         written = {name: text for name, text in trained.task_settings.items() if wanted.task_settings.get(name) == text}
         task = _task_of(wanted, env, {} if trust_files else written)
         display, others = _onlookers(wanted, progress, callbacks, log)
-        if not differing:
+        done = saved[1].get("steps") if saved else 0
+        nothing_left = wanted.steps < trained.steps and isinstance(done, int) and wanted.steps <= done
+        if not differing and not nothing_left:
             run.update_config(wanted)
         with display, run.fork(wanted) if differing else run as going:
             return _go(wanted, going, compute, task, display, others)
@@ -253,7 +256,7 @@ def _go(config: Config, run: Run, compute: Compute, task: Task, display: Callbac
 
 
 def load(
-    path: Path | str,
+    path: Result | Path | str,
     *,
     at: int | None = None,
     checkpoint: Checkpoint = "newest",
@@ -263,7 +266,8 @@ def load(
 ) -> Result:
     """A run's policy and history, from its newest intact checkpoint (or the newest up to iteration `at`).
 
-    `path` is a run folder, or a folder with runs below it, of which it takes the newest (`result.path` says which).
+    `path` is a run folder, or a folder with runs below it, of which it takes the newest (`result.path` says which), or
+    a result, whose run is read again.
     `checkpoint="best"` is the policy whose evaluation was best by then. `env` and `policy` are as they were given to
     `train`, if they are your own. `zoo:NAME` is a policy that comes with quell. Where settings of the task name files,
     these are opened with `trust_files=True` alone: a folder from anywhere could name any.
@@ -275,8 +279,9 @@ def load(
     return _loaded(run, policy, env, at, checkpoint, trust_files=trust_files)
 
 
-def _opened(path: Path | str) -> Run:
-    """The run that a path means: the folder itself, the newest run below it, or `zoo:NAME`."""
+def _opened(path: Result | Path | str) -> Run:
+    """The run that a path means: the folder itself, the newest run below it, or `zoo:NAME`; a result's own."""
+    path = path.path if isinstance(path, Result) else path
     return Run.open(newest(zoo.located(registry.as_path("run", path)))[0])
 
 
@@ -325,11 +330,11 @@ def _loaded(
 
 def evaluate(
     run: Result | TrainedPolicy | Path | str,
+    env: Any = None,
     *,
     episodes: int = 100,
     mean_action: bool = True,
     seed: int = 0,
-    env: Any = None,
     workers: int | None = None,
     engine: Compute | str | None = None,
 ) -> Rollouts:

@@ -61,7 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
     if arguments in ([], ["help"]) or arguments[0] in ("-h", "--help"):
         print(HELP.format(commands="\n".join(f"  {name:<10}{text}" for name, text in COMMANDS.items())))
         return 0
-    if arguments[0] in ("-V", "--version", "version"):
+    if arguments[0] in ("-V", "-v", "--version", "version"):
         print(f"quell {__version__}")
         return 0
     command, *rest = [*arguments[1:], "--help"] if arguments[0] == "help" else arguments

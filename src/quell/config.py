@@ -167,7 +167,8 @@ def full_name(name: str, known: Iterable[str]) -> str | None:
         return name
     fitting = [one for one in names if one.endswith(f".{name}") and ("." in name or ".critic." not in one)]
     if len(fitting) > 1:
-        raise UsageError(f"`{name}=...` could be {' or '.join(f'`{one}=...`' for one in fitting)}: say which")
+        both = " or ".join(f"`{one}=...`" for one in fitting)
+        raise UsageError(f"`{name}=...` could be {both}: write one of them")
     return fitting[0] if fitting else None
 
 

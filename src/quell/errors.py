@@ -146,7 +146,7 @@ def _as_flag(match: re.Match[str]) -> str:
         value = value.lower() if value in ("True", "False", "None") else value
     elif value in ("True", "False"):
         return f"`--{parents}{dot}{'' if value == 'True' else 'no-'}{last}`"
-    quoted = re.fullmatch(r"\(.*\)|'.*'", value)
+    quoted = re.fullmatch(r"\(.*\)|\[.*\]|'.*'", value)
     return f"`--{name} {value[1:-1].replace(',', '') if quoted else value}`"
 
 

@@ -120,8 +120,8 @@ def sweep(
         swept.best                            # the settings with the highest mean return
         swept.results(swept.best)[0].policy   # of their first seed
 
-    `random` combinations are drawn from the grid in place of all; `jobs` runs go on at a time, by default one per core.
-    Runs with a custom environment or custom strategies go on in this process, one after the other. What is done is not
+    `random` combinations are drawn from the grid in place of all; `jobs` are trained at a time (one per core).
+    Runs with your own environment or strategies are trained in this process, one after the other. What is done is not
     done again: a larger grid, or the same call after it was stopped, trains what is missing.
     """
     from quell.campaign.sweep import full_grid, trials

@@ -79,14 +79,14 @@ SENTENCES: dict[str, tuple[str, str]] = {
 
 POLICIES = dict.fromkeys(
     ("MlpPolicy", "MultiInputPolicy", "CnnPolicy", "MlpLstmPolicy"),
-    "it follows from the environment's actions: leave it out (`hidden` is its network)",
+    "it follows from the environment's actions: leave it out (`hidden=[64, 64]` is its network)",
 )
 """What other libraries call a policy -> what to write."""
 
 COMMANDS = {
     **dict.fromkeys(("enjoy", "watch", "render", "record"), "play"),
     **dict.fromkeys(("evaluate", "test"), "eval"),
-    **dict.fromkeys(("plot", "plot_train", "plot-train", "logs", "tensorboard"), "report"),
+    **dict.fromkeys(("plot", "plot_train", "plot-train", "logs", "tensorboard", "compare"), "report"),
     **dict.fromkeys(("optimize", "hyperopt", "optimise"), "tune"),
     **dict.fromkeys(("continue", "load"), "resume"),
     **{"learn": "train", "fit": "train", "run": "train", "save": "export", "info": "doctor", "check": "doctor"},
@@ -120,7 +120,7 @@ RESULT = {
 def called_here(name: str, known: Collection[str], shown: Callable[[str], str], *, flags: bool) -> str | None:
     """A sentence on what another library's word stands for here; None if it is unknown."""
     if there := [one for one in ELSEWHERE.get(name, ()) if one in known]:
-        return f"what other libraries call so is {shown(there[0])} here"
+        return f"it is called {shown(there[0])} here"
     if name not in SENTENCES:
         return None
     return as_flags(SENTENCES[name][1]) if flags else SENTENCES[name][0]

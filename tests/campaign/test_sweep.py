@@ -89,7 +89,7 @@ def test_a_sweep_runs_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert row.split()[-1] == "2"
     assert rows[0].strip().startswith(str(max(means, key=lambda lr: means[lr]))), "best first"
     assert main([*command, "--grid", "lr=0.01", "--sigma", "0.5"]) == 2
-    assert "made with another directions.sigma" in capsys.readouterr().err
+    assert "made with other settings (directions.sigma)" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("jobs_in_process")

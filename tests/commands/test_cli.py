@@ -133,6 +133,7 @@ def test_a_request_met_in_part_says_so(tmp_path: Path, capsys: pytest.CaptureFix
     assert capsys.readouterr().err == ""
     assert main(["resume", run, "--steps", "5"]) == 0
     assert "nothing was left to do: it has 80 steps, and 5 were asked for\n" in capsys.readouterr().err
+    assert quell.load(run).config.steps == 80, "its budget stays what it was"
     assert main(["resume", run, "--steps", "160"]) == 0
     assert "nothing" not in capsys.readouterr().err
 

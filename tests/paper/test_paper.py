@@ -440,7 +440,7 @@ def test_a_record_of_another_budget_is_not_taken_for_this_one(
     made_up("swimmer", "es", 0, 1.0).write(tmp_path / "paper-0.0002/records/swimmer-es-0.json")
     command = ["paper", "table-es", *TINY, "--tasks", "swimmer", "--methods", "es", "--out", str(tmp_path)]
     assert main(command) == 2
-    assert "was made with another steps" in capsys.readouterr().err
+    assert "was made with other settings (steps)" in capsys.readouterr().err
 
 
 def test_theorem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

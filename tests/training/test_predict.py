@@ -161,3 +161,12 @@ def test_stable_baselines3_itself_evaluates_a_policy() -> None:
     evaluation = pytest.importorskip("stable_baselines3.common.evaluation")
     policy = quell.load(ZOO).policy
     assert evaluation.evaluate_policy(policy, gymnasium.make("CartPole-v1"), n_eval_episodes=2)[0] == 500.0
+
+
+def test_the_environment_may_be_named_as_evaluate_policy_takes_it() -> None:
+    """Second, without its name; and what train returned stands for its folder."""
+    result = quell.load(ZOO)
+    assert quell.evaluate(result, gymnasium.make("CartPole-v1"), episodes=1).returns.tolist() == [500.0]
+    np.testing.assert_array_equal(quell.load(result).theta, result.theta)
+    with pytest.raises(UsageError, match="can be played, not resumed"):
+        quell.resume(ZOO)

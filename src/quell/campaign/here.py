@@ -57,7 +57,7 @@ def sweep_of(config: Config, given: Task | None, chosen: list[dict[str, Any]], s
     sweep, outcomes, _ = carried_out(config, given, chosen, seeds=seeds, **where)
     failed = [outcome for outcome in outcomes if outcome.status == "failed"]
     if any(outcome.status == "stopped" for outcome in outcomes):
-        raise KeyboardInterrupt("stopped and saved; the same call goes on")
+        raise KeyboardInterrupt("stopped and saved; the same call continues")
     if failed:
         first = f"{failed[0].job.title}: {failed[0].message}"
         raise QuellError(f"{len(failed)} of {len(outcomes)} runs failed, the same call tries again; the first: {first}")

@@ -98,7 +98,7 @@ class Job:
     def check(self) -> None:
         """Complain if the record of a run with another config lies where this one's goes."""
         if self.done and (differing := changed(read(self.record).config, self.config)):
-            made = f"{str(self.record)!r} was made with another {', '.join(differing)}"
+            made = f"{str(self.record)!r} was made with other settings ({', '.join(differing)})"
             raise UsageError(f"{made}; remove it or choose another --out")
 
     @property

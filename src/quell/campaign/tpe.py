@@ -31,7 +31,7 @@ class TpeSearch(Search):
     def __post_init__(self) -> None:
         if len(self.tasks) > 1:
             raise UsageError("several tasks are judged by ranks, which `sampler='tpe'` cannot learn from: give one")
-        require("tune", "a sampler that learns")
+        require("tune", "`sampler='tpe'`")
 
     @cached_property
     def study(self) -> Any:

@@ -25,11 +25,13 @@ REWORDED = {
     rf"Error parsing ([^:]+): {WHOLE}[^'\[]*\[?('[^']*').*": r"\1 takes a whole number, got \2",
     r"Error parsing ([^:]+): (?:no type .*)?could not convert string to float: (.*)": r"\1 takes a number, got \2",
     r"Error parsing ([^:]+): (?:Failed to parse key-value pairs!|not pairs)": r"\1 takes names and their values",
-    r"Error parsing ([^:]+): Could not find valid parse for arguments: \[(.*)\]": r"\1 takes whole numbers, got \2",
+    r"Error parsing ([^:]+): Could not find valid parse for arguments: \[(.*)\]": (
+        r"\1 takes whole numbers with spaces between them, got \2"
+    ),
     r"invalid choice ('[^']*') for argument '([^']+)'. Expected one of \((.*?),?\)\.?": r"\2 \1: there are \3",
     r"Missing value for argument '([^']+)'.*": r"\1 needs a value",
     r"Missing from [^:]+: (\S+).*": r"\1 is missing",
-    r"Unrecognized options: (.*)": r"nothing takes \1",
+    r"Unrecognized options: (.*)": r"not expected here: \1",
 }
 """tyro's complaints -> ours."""
 

@@ -72,7 +72,7 @@ def report(result: Result) -> int:
         return 128 + (result.signal or signal.SIGINT)
     config = result.config
     who = f"{config.task}  {config.combination}  seed {config.seed}"
-    tell(f"{who}: {result.steps:,} steps, {result.iteration} iterations")
+    tell(f"{who}: {result.steps:,} steps, {_iterations(result.iteration)}")
     for label, name, sample in (("return", "eval/mean_action", False), ("", "eval/return", True)):
         tell(f"  {label:<6}  {_score(result.last(name), result.last(f'{name}_std'))}  ({acted(sample=sample)})")
     for best in [row for row in result.history if row.get("eval/mean_action") == result.best][-1:]:
@@ -118,7 +118,7 @@ def _trouble(history: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _iterations(count: float) -> str:
-    return f"{count:.0f} iteration{'s' * (count != 1)}"
+    return f"{count:,.0f} iteration{'s' * (count != 1)}"
 
 
 def _score(value: float, spread: float | None) -> str:

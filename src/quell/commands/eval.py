@@ -17,12 +17,14 @@ from quell.terminal.streams import tell
 class Arguments(OfRun):
     """Play episodes with RUN's policy, unperturbed, on fresh randomness, and report the undiscounted returns."""
 
+    env: Annotated[str | None, UNSET] = None
+    """Where to play, if not where it was trained: a task's name."""
     episodes: int = 100
-    """How many."""
+    """Number of episodes."""
     sample: bool = False
     """Sample actions instead of taking the mean (most likely) one."""
     seed: int = 0
-    """Of the episodes: other seeds, other episodes."""
+    """Random seed of the episodes."""
     workers: Annotated[int | None, UNSET] = None
     """Worker processes, by default one per core. Results do not depend on it."""
     engine: str = "cpu"
@@ -34,7 +36,7 @@ class Arguments(OfRun):
 def main(arguments: list[str]) -> int:
     parsed = parse(Arguments, arguments, prog="quell eval")
     result = parsed.load()
-    asked = {name: getattr(parsed, name) for name in ("episodes", "seed", "workers")}
+    asked = {name: getattr(parsed, name) for name in ("env", "episodes", "seed", "workers")}
     asked["engine"] = own_strategy(parsed.engine, "engine")
     rollouts = evaluate(result, mean_action=not parsed.sample, **asked)
     returns, actions = rollouts.returns, acted(sample=parsed.sample)
@@ -47,9 +49,10 @@ def main(arguments: list[str]) -> int:
     if len(returns) > 1:
         spread = f" ± {returns.std():.2f}"
         error = f"; standard error of the mean {returns.std(ddof=1) / np.sqrt(len(returns)):.2f}"
-    tell(f"{described(result)}, {len(returns)} episode{'s' * (len(returns) > 1)}")
+    where = f" on {parsed.env}" if parsed.env else ""
+    tell(f"{described(result)}, {len(returns)} episode{'s' * (len(returns) > 1)}{where}")
     tell(f"  return  {returns.mean():.2f}{spread}  ({actions}{error})")
     tell(f"  lowest {returns.min():.2f}, highest {returns.max():.2f}; mean length {rollouts.steps.mean():.1f} steps")
-    for note in result.task.notes():
+    for note in () if parsed.env else result.task.notes():
         tell(f"  {note}")
     return 0

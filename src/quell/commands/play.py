@@ -26,7 +26,7 @@ class Arguments(OfRun):
     sample: bool = False
     """Sample actions instead of taking the mean (most likely) one."""
     seed: int = 0
-    """Of the episode, which is the first one of `quell eval` with this seed (and with `--sample`, if it is given)."""
+    """Random seed: the film is of the first episode of `quell eval` with this seed (and `--sample`, if it is given)."""
     seconds: float = 10.0
     """Length of the film, in simulated time."""
     size: tuple[int, int] = (480, 360)

@@ -29,7 +29,7 @@ class Arguments:
     out: Path = Path("report.html")
     """The page."""
     title: str = "quell report"
-    """Of the page."""
+    """Title of the page."""
     video: tuple[Path, ...] = ()
     """Films to put into the page (mp4, webm or gif), such as `quell play` makes."""
 

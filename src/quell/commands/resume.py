@@ -43,8 +43,8 @@ def main(arguments: list[str]) -> int:
     counter = Counter()
     result = resume(run.path, engine=compute, env=given, callbacks=counter, **others, **settings)
     if result.finished and not counter.iterations:
-        spent = f"it has {result.steps:,} steps, and {result.config.steps:,} were asked for"
-        say(f"nothing was left to do: {spent if result.steps >= result.config.steps else 'its target is reached'}")
+        spent = f"it has {result.steps:,} steps, and {config.steps:,} were asked for"
+        say(f"nothing was left to do: {spent if result.steps >= config.steps else 'its target is reached'}")
     return report(result)
 
 

@@ -14,7 +14,7 @@ from tyro.conf import OmitArgPrefixes
 from quell import registry, tasks
 from quell.commands.arguments import checked, filled
 from quell.config import STRATEGIES, Config, Unread, flatten, full_name
-from quell.errors import UsageError, did_you_mean, flag
+from quell.errors import UsageError, as_flags, did_you_mean, flag
 from quell.rollout import Compute
 from quell.tasks.base import Task
 from quell.words import POLICIES, called_here
@@ -71,7 +71,7 @@ def take_choices(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
         if word.startswith("--") and kind in registry.KINDS:
             value, known = value or next(words, ""), registry.table(kind)
             if value in POLICIES:
-                raise UsageError(f"--{name} {value!r}: {POLICIES[value]}")
+                raise UsageError(f"--{name} {value!r}: {as_flags(POLICIES[value])}")
             if ":" not in value and value not in known:
                 raise UsageError(f"--{name} {value!r}: there are {', '.join(known)}{did_you_mean(value, known)}")
             chosen[name.replace("-", "_")] = own_strategy(value, name)

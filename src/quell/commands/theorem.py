@@ -35,7 +35,7 @@ class Arguments:
     simulate: int = 0
     """Also measure every variance with this many independent gradients each."""
     seed: Annotated[int, COUNT] = 0
-    """Of the simulation."""
+    """Random seed of the simulation."""
     figure: Annotated[Path | None, UNSET] = None
     """Draw the variance ratio against rho for several n/d into this file (needs the extra plot)."""
     json: Annotated[Path | None, UNSET] = None

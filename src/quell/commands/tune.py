@@ -43,7 +43,7 @@ class Arguments:
     sampler: Literal["random", "tpe"] = "random"
     """How settings are drawn: at random from a grid, or by Optuna's tree-structured Parzen estimator (extra tune)."""
     pruner: Pruner = "halving"
-    """Which trials get the whole budget: the best thirds after a ninth and a third of it (halving), all that are no
+    """Which trials get the whole budget: the best third after a ninth and again after a third of it (halving), those no
     worse than the median so far (median, with tpe), or all (none)."""
     episodes: Annotated[int, SIZE] = 10
     """Episodes of each final evaluation."""

@@ -68,8 +68,8 @@ def begun(resuming: str) -> None:
 def last_words(how: str) -> str:
     """How the process ended, and how to go on."""
     if listener is None or not listener.resuming:
-        return f"{how}; a run goes on from its last checkpoint with `quell resume RUN`"
-    return f"{how}; the run goes on from its last checkpoint with `{listener.resuming}`"
+        return f"{how}; `quell resume RUN` continues a run from its last checkpoint"
+    return f"{how}; `{listener.resuming}` continues the run from its last checkpoint"
 
 
 @contextmanager

@@ -233,17 +233,20 @@ def _hint(env_id: str, error: Exception) -> str:
     """What to write instead of an id that Gymnasium does not have."""
     import gymnasium
 
+    advice = "Pass a function that does, and makes the environment: --trust-import module:function"
     if isinstance(error, gymnasium.error.NamespaceNotFound):
         theirs = (
             f"those of {env_id.partition('/')[0]}/ come with a package of their own, which a task name does not import"
         )
-        return f": {theirs}. Pass a function that does, and makes the environment: --trust-import module:function"
+        return f": {theirs}. {advice}"
     if isinstance(error, gymnasium.error.DeprecatedEnv | gymnasium.error.VersionNotFound):
         known = ", ".join(
             f"gym:{one}" for one in gymnasium.registry if one.rpartition("-")[0] == env_id.rpartition("-")[0]
         )
         return f"; there are: {known}"
-    return did_you_mean(env_id, gymnasium.registry)
+    newest = {spec.name: spec.id for spec in sorted(gymnasium.registry.values(), key=lambda spec: spec.version or 0)}
+    close = did_you_mean(env_id, newest.values())
+    return close or f"; a package that registers it would have to be imported. {advice}"
 
 
 def from_env(env: Any, *, name: str = "", horizon: int = 0, **kwargs: Any) -> GymTask:
