@@ -2,8 +2,9 @@
 
     python benchmarks/first_minutes.py [--python python3.12]
 
-Then the processor time of the comparison that `make run` makes, which is no part of these minutes. Everything happens in a folder of its own, which is removed; pip and quell begin with empty caches. Exit code 1 if it
-takes more than three minutes.
+Then the comparison that `make run` makes, and its processor time; that is no part of these minutes. Everything happens
+in a folder of its own, which is removed; pip and quell begin with empty caches. Exit code 1 if the minutes are more
+than three.
 """
 
 import argparse
@@ -42,13 +43,7 @@ def main() -> int:
         bin, fresh = Path(folder) / "venv" / "bin", {**os.environ, "XDG_CACHE_HOME": f"{folder}/cache"}
         steps = {
             "an empty environment": [python, "-m", "venv", f"{folder}/venv"],
-            "pip install": [
-                bin / "pip",
-                "install",
-                "--quiet",
-                "--disable-pip-version-check",
-                f"{ROOT}[plot,report,video]",
-            ],
+            "pip install": [bin / "pip", "install", "-q", "--disable-pip-version-check", f"{ROOT}[plot,report,video]"],
             "train CartPole-v1": [bin / "quell", "train", "CartPole-v1", "--steps", "100000"],
             "film it": [bin / "quell", "play", "runs/gym-CartPole-v1", "--video", "pole.gif"],
             "film zoo:halfcheetah": [bin / "quell", "play", "zoo:halfcheetah", "--video", "cheetah.gif"],

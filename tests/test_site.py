@@ -17,7 +17,7 @@ import quell
 ROOT = Path(__file__).parent.parent
 WORDS = (
     *("checkpoint", "hyperparameter", "early stopping", "save", "vectorised", "Windows", "Colab"),
-    *("learning rate", "TensorBoard", "Stable"),
+    *("learning rate", "TensorBoard", "Stable", "GPU", "resume", "custom environment", "callback"),
 )
 """What people search for who come from elsewhere."""
 
