@@ -102,3 +102,27 @@ def test_a_longer_memory_keeps_what_recent_batches_did_not_show() -> None:
 
     assert abs(predicted(kept=8) - 100) < 10  # 100.1 when written
     assert predicted(kept=3) < 50  # 0.8: only the last kind is known, and the scale is its own
+
+
+def test_the_step_is_not_kept_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """JAX runs the programs of a thread one after the other: training starts from a thread of its own."""
+    import threading
+
+    from quell.estimate.critic import network
+
+    names: list[str] = []
+    train = network._train
+
+    def watched(critic: NetworkCritic) -> Any:
+        def run(*data: Any) -> Any:
+            names.append(threading.current_thread().name)
+            return train(critic)(*data)
+
+        return run
+
+    monkeypatch.setattr(network, "_train", watched)
+    critic, problem = NetworkCritic(updates=1), Problem(Policy(2, 1), Gaussian(), 0)
+    sums = {"collected.seen": np.ones((8, 3), np.float32), "collected.target": np.arange(8.0)}
+    critic.update(problem, critic.init(problem), sums, 0)
+    assert names
+    assert all(name.startswith("quell-critic") for name in names)

@@ -8,7 +8,7 @@ import numpy as np
 from quell.estimate import Problem
 from quell.keys import generator
 from quell.perturb import draw_of
-from quell.policy.act import Act, actor, to_environment
+from quell.policy.act import Actor, actor, to_environment
 from quell.policy.network import Policy
 from quell.tasks.base import PaysLater, Simulator, Task
 from quell.tasks.foreign.base import ForeignTask, episode_seed
@@ -50,7 +50,7 @@ class LocalSimulator:
             environment, drawn = zip(*(_generators(problem.seed, episodes, *m) for m in members), strict=True)
             noisy = policy.stochastic and not episodes.mean_action
             horizon = min(task.horizon, episodes.longest or task.horizon)
-            noise = _noise(policy, drawn, horizon) if noisy else repeat(np.zeros((1, 1), np.float32))
+            noise = _noise(policy, drawn, horizon, act) if noisy else repeat(np.zeros((1, 1), np.float32))
             played = _Played(task, policy, len(group), horizon, normaliser)
             # A wild member's numbers may overflow or turn NaN: that is data (counted by the trainer), not a warning.
             with np.errstate(all="ignore"):
@@ -102,18 +102,23 @@ class _Played:
         self.terminated = np.zeros(count, bool)
 
     def play(
-        self, simulator: Simulator, act: Act, resets: Generators, noise: Iterator[Array], pulse: memoryview
+        self, simulator: Simulator, actor: Actor, resets: Generators, noise: Iterator[Array], pulse: memoryview
     ) -> None:
-        """From reset until all have ended or the horizon is reached."""
-        active = np.ones(len(self.steps), bool)
+        """From reset until all have ended or the horizon is reached. What is done here for one member is done at every
+        step of a run: it calls no more than it must."""
+        active, act = np.ones(len(self.steps), bool), actor.act
         bounded = to_environment(self.policy, getattr(simulator, "bounds", None))
         late = simulator if isinstance(simulator, PaysLater) else None
+        seen, normaliser = np.empty(self.raw.shape[1:], np.float32), self.normaliser
+        if normaliser is not None:  # NumPy takes several times as long over rows that it has to repeat itself
+            normaliser = np.tile(normaliser[0], (len(seen), 1)), np.tile(normaliser[1], (len(seen), 1))
         obs = simulator.reset(resets)
         t = 0
-        for t, noise_now in zip(range(len(self.raw)), noise, strict=False):
+        for t, (raw, action, added) in enumerate(zip(self.raw, self.actions, noise, strict=False)):
             pulse[0] += 1
-            self.raw[t] = obs
-            self.actions[t] = action = act(_as_seen(obs, self.normaliser), noise_now)
+            raw[:] = obs
+            _look(obs, normaliser, seen)
+            act(seen, added, action)
             if bounded:
                 action = bounded(action)
             if late:
@@ -124,7 +129,7 @@ class _Played:
                 continue
             cut = getattr(simulator, "truncated", None)  # some environments end an episode without terminating it
             over = ended if cut is None else ended | cut
-            if over.any():
+            if True in over.tolist():
                 self.steps[over & active] = t + 1
                 self.terminated |= ended & active
                 active &= ~over
@@ -157,14 +162,22 @@ def spread_over(steps: int, count: int) -> Array:
     return (steps - 1) * np.arange(count) // max(count - 1, 1)
 
 
-def _noise(policy: Policy, generators: Generators, horizon: int) -> Iterator[Array]:
-    """Action noise of all members [m, a], step by step; drawn in blocks, because many episodes end early."""
+def _noise(policy: Policy, generators: Generators, horizon: int, act: Actor) -> Iterator[Array]:
+    """What action noise adds, of all members [m, a], step by step; drawn in blocks, because many episodes end early."""
     for start in range(0, horizon, NOISE_BLOCK):
         count = min(NOISE_BLOCK, horizon - start)
-        yield from np.stack([policy.draw_noise(rng, count) for rng in generators], axis=1)
+        yield from act.added(np.stack([policy.draw_noise(rng, count) for rng in generators], axis=1))
+
+
+def _look(obs: Array, normaliser: Normaliser, seen: Array) -> None:
+    """Write observations into `seen` as the policy sees them: float32, normalised if it normalises."""
+    seen[:] = obs
+    if normaliser is not None:
+        np.subtract(seen, normaliser[0], seen)
+        np.multiply(seen, normaliser[1], seen)
 
 
 def _as_seen(obs: Array, normaliser: Normaliser) -> Array:
-    """Observations as the policy sees them: float32, normalised if it normalises."""
-    seen = obs.astype(np.float32)
-    return seen if normaliser is None else (seen - normaliser[0]) * normaliser[1]
+    seen = np.empty(obs.shape, np.float32)
+    _look(obs, normaliser, seen)
+    return seen

@@ -16,8 +16,9 @@ from quell.tasks.base import Array, MujocoTask, Terrain
 if TYPE_CHECKING:
     from quell.tasks.studio import Studio
 
-HISTORY_STEPS = 64  # whose rewards are computed at once, unless
+HISTORY_STEPS = 256  # whose rewards are computed at once, unless
 HISTORY_BYTES = 256 << 10  # their states would crowd the physics out of the cache
+FEW = 8  # members whose states are copied one by one; beyond, one call for all of them is faster
 NO_SENSORS = int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
 
 
@@ -116,8 +117,8 @@ def raise_until_free(model: Any, data: Any, climb: float) -> None:
 class MujocoSimulator:
     """Steps up to `members` episodes of a MujocoTask.
 
-    Rewards are computed for many steps at once (see `PaysLater`), from a history of states. One concatenate per field
-    writes it, because a Python-level copy per member and field would cost as much as the policy itself.
+    Rewards are computed for many steps at once (see `PaysLater`), from a history of states. Of many members, one
+    concatenate per field writes it, because a Python-level copy per member and field would cost as much as the policy.
     """
 
     def __init__(self, task: MujocoTask, members: int) -> None:
@@ -149,7 +150,7 @@ class MujocoSimulator:
     def advance(self, actions: Array, active: Array) -> tuple[Array, Array]:
         if self._steps == len(self._ended):
             self._compute_rewards()
-        rows = zip(self._advances, self._controls, actions.astype(np.float64), active.tolist(), strict=False)
+        rows = zip(self._advances, self._controls, actions, active.tolist(), strict=False)
         for advance, control, action, running in rows:
             if running:
                 control[:] = action
@@ -177,12 +178,20 @@ class MujocoSimulator:
         self._history = {field: np.empty((steps + 1, count, *shape)) for field, shape in shapes.items()}
         self._states = [{field: past[k] for field, past in self._history.items()} for k in range(steps + 1)]
         self._sources = [[(views[f], part.reshape(-1)) for f, part in state.items()] for state in self._states]
+        self._singles = [
+            [(part[k].reshape(-1), views[f][k]) for f, part in state.items() for k in range(count)]
+            for state in (self._states if count <= FEW else [])
+        ]
         self._ended = np.zeros((steps, count), bool)
 
     def _read(self) -> dict[str, Array]:
         """The state now, written into its place in the history."""
-        for views, place in self._sources[self._steps]:
-            np.concatenate(views, out=place)
+        if self._singles:
+            for place, view in self._singles[self._steps]:
+                place[:] = view
+        else:
+            for views, place in self._sources[self._steps]:
+                np.concatenate(views, out=place)
         return self._states[self._steps]
 
     def _compute_rewards(self) -> None:

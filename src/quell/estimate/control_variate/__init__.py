@@ -131,9 +131,10 @@ class ControlVariate:
         others, more = self.columns.terms(xp, problem, pair, row, theta, x)
         columns = xp.concatenate([x[..., None, :], others], axis=-2)
         wide = columns.astype(np.float64) if xp is np else columns
-        products = packed(wide)
         if self.coefficients.layered:
             products = layered_products(xp, problem.policy, row["whitening"], wide)
+        else:
+            products = packed(wide)
         return {"count": xp.ones(x.shape[:-1]), "columns": wide, "products": products, **more}
 
     def combine(self, problem: Problem, sums: Sums, rows: Rows, state: State) -> Estimate:

@@ -8,6 +8,7 @@ a checkpoint holds them and a run goes on exactly.
 import functools
 import itertools
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -148,11 +149,16 @@ class NetworkCritic:
         trained = {name + kind: state[name + kind] for name in self._weights for kind in ("", ".mean", ".square")}
         targets = (state["critic.target"].reshape(-1) - state["critic.centre"]) / state["critic.spread"]
         inputs = state["critic.seen"].reshape(-1, state["critic.seen"].shape[-1])
-        # Not waited for: it goes on while the next episodes are played.
-        moved = _train(self)(
-            trained, state["critic.time"].astype(np.float32), inputs, targets.astype(np.float32), chosen
-        )
+        data = trained, state["critic.time"].astype(np.float32), inputs, targets.astype(np.float32), chosen
+        # Not waited for: it goes on during the step and while the next episodes are played. JAX runs the programs of
+        # one thread in turn: the step's would wait for this one, did it not come from another thread.
+        moved = _aside().submit(_train(self), *data).result() if xp is np else _train(self)(*data)
         return {**state, **moved, "critic.time": xp.asarray(state["critic.time"] + self.updates)}
+
+
+@functools.lru_cache(maxsize=1)
+def _aside() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, thread_name_prefix="quell-critic")
 
 
 @functools.lru_cache(maxsize=8)

@@ -87,7 +87,7 @@ class CpuEngine(Engine):
         """The sums of some blocks of pairs (all by default), whose rows these are."""
         policy, paths = self._problem.policy, batch.rollouts.trajectories
         numbers = policy.dim + (2 * policy.obs_size * batch.rollouts.steps.mean() if paths else 0)
-        mapper = self._threads.map if numbers > FEW else map
+        mapper = self._threads.map if numbers > FEW and batch.pairs > 1 else map
         return sum_by_loop(estimator, self._problem, batch, rows, theta, leaves=leaves, mapper=mapper)
 
     def close(self) -> None:

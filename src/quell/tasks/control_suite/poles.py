@@ -39,8 +39,10 @@ class Cartpole(ControlSuiteTask):
 
     def observe(self, xp: Any, state: State) -> Any:
         angles = _pole_angles(xp, state)
-        directions = xp.stack([xp.cos(angles), xp.sin(angles)], axis=2).reshape(angles.shape[0], -1)
-        return xp.concatenate([state["qpos"][:, :1], directions, state["qvel"]], axis=1)
+        directions = [xp.cos(angles), xp.sin(angles)]
+        if angles.shape[1] > 1:
+            directions = [xp.stack(directions, axis=2).reshape(angles.shape[0], -1)]
+        return xp.concatenate([state["qpos"][:, :1], *directions, state["qvel"]], axis=1)
 
     def reward(self, xp: Any, before: State, action: Any, after: State, ended: Any) -> Any:
         upright = (xp.cos(_pole_angles(xp, after)).mean(axis=1) + 1) / 2
@@ -95,7 +97,8 @@ class CartpoleTwoPoles(CartpoleSwingup):
 
 
 def _pole_angles(xp: Any, state: State) -> Any:
-    return xp.cumsum(state["qpos"][:, 1:], axis=1)
+    hinges = state["qpos"][:, 1:]
+    return hinges if hinges.shape[1] == 1 else xp.cumsum(hinges, axis=1)
 
 
 TASKS = [PendulumSwingup, CartpoleBalance, CartpoleSwingup, CartpoleTwoPoles]
