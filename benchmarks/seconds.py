@@ -1,230 +1,255 @@
 """Wall seconds from the start of a process until its policy earns a score, and keeps earning it.
 
-    python benchmarks/seconds.py [--tasks halfcheetah=3000 ...] [--methods natural-cv trpo ppo es ars] [--seeds 10]
+    python benchmarks/seconds.py [--tasks halfcheetah hopper ...] [--methods natural-cv trpo ppo es ars] [--seeds 10]
+    python benchmarks/seconds.py --judge
+    python benchmarks/seconds.py --table
 
-Every run is a process of its own (start-up, imports and compilation count). About every 10,000 steps it plays 20 fresh
-episodes with mean actions, whose time does not count. The score is reached at the first of two evaluations in a row
-that are at or above the target; a run ends there, or after `--steps`. Methods and seeds take turns, so that whatever
-else the machine does meets all of them. A run that ends adds a line to `--out` and is not repeated, so the command can
-be stopped and started again; `--table` prints what is there.
+The first trains, with nothing else on the machine. Every run is a process of its own: start-up, imports and compilation
+count. About every 10,000 steps it keeps its policy with the time, and evaluates nothing. A run ends once its training
+episodes have earned 0.9 of the task's highest target for 20,000 steps, and a third of the steps more; or after
+`--steps`. If other programs had more than `--idle` cores meanwhile, it is not counted, and is repeated the next time.
+The command can be stopped at any time and goes on where it was.
 
-A peer is measured with the Python of an environment that has it: `--methods sb3-ppo --peer-python PATH` runs
-Stable-Baselines3's PPO with RL Zoo's settings for MuJoCo tasks.
+The second plays, whenever there is time, 20 fresh episodes with mean actions of the policies kept: of all whose
+training episodes earned 0.3 of a target or more until the targets are reached, and of some others for the curve. A
+score is reached at the first of two policies in a row that are at or above the target. The third prints the table.
+
+Other libraries: benchmarks/peers.py.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
+import itertools
 import json
+import math
 import os
+import resource
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-TASKS = {
-    **{"halfcheetah": 3000, "hopper": 3000, "walker2d": 3000, "swimmer": 300, "ant": 2000},
-    **{"dm-cheetah-run": 400, "dm-cartpole-swingup": 800, "gym:CartPole-v1": 500, "gym:LunarLander-v3": 200},
+import numpy as np
+
+TARGETS: dict[str, tuple[float, ...]] = {
+    **{"halfcheetah": (3000, 5000), "hopper": (3000,), "walker2d": (3000,), "swimmer": (300,), "ant": (2000,)},
+    **{"dm-cheetah-run": (400,), "dm-cartpole-swingup": (800,)},
+    **{"gym:CartPole-v1": (500,), "gym:LunarLander-v3": (200,)},
 }
 METHODS = ("natural-cv", "trpo", "ppo", "es", "ars")
 FIRST_SEED, EPISODES, EVERY = 200, 20, 10_000  # seeds that decided nothing; episodes and steps of an evaluation
-OUT = Path(__file__).parent.parent / "results/seconds/runs.jsonl"
-PEERS = {"halfcheetah": "HalfCheetah-v5", "hopper": "Hopper-v5", "walker2d": "Walker2d-v5"}
+SETTLED, BEYOND, NEAR = 20_000, 4 / 3, 0.3  # steps at the target; how far a run goes on; share that is worth a look
+CURVE = 14  # evaluations of a run for its curve
+OUT = Path(__file__).parent.parent / "results/seconds/runs.jsonl.gz"
+Run = dict[str, Any]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", nargs="*", default=[f"{task}={target}" for task, target in TASKS.items()])
+    parser.add_argument("--tasks", nargs="*", default=list(TARGETS))
     parser.add_argument("--methods", nargs="*", default=METHODS)
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
     parser.add_argument("--steps", type=int, default=1_000_000)
+    parser.add_argument(
+        "--set", default="{}", help="settings that differ, as JSON; such runs are a method of their own"
+    )
+    parser.add_argument("--idle", type=float, default=0.15, help="cores that others may use")
     parser.add_argument("--out", type=Path, default=OUT)
-    parser.add_argument("--runs", type=Path, default=Path("runs/seconds"))
-    parser.add_argument("--peer-python", default=sys.executable)
+    parser.add_argument("--kept", type=Path, default=Path("runs/seconds"), help="where policies are kept")
+    parser.add_argument("--judge", action="store_true", help="evaluate the policies kept")
     parser.add_argument("--table", action="store_true", help="only print what is there")
     given = parser.parse_args()
-    if not given.table:
+    if given.judge:
+        judge(given.out, given.kept)
+    elif not given.table:
         campaign(given)
     print(table(read(given.out)))
 
 
 def campaign(given: argparse.Namespace) -> None:
-    """The runs whose line is not there yet, seed by seed."""
+    """The runs whose line is not there yet, seed by seed: methods and tasks take turns."""
     given.out.parent.mkdir(parents=True, exist_ok=True)
-    targets = [(task, float(target)) for task, _, target in (word.rpartition("=") for word in given.tasks)]
+    given.kept.mkdir(parents=True, exist_ok=True)
+    changed = given.set if json.loads(given.set) else ""
     cases = [
-        {"task": task, "method": method, "seed": seed, "target": target, "steps": given.steps}
-        for seed in range(FIRST_SEED, FIRST_SEED + given.seeds)
-        for task, target in targets
+        {"task": task, "method": f"{method} {changed}".strip(), "seed": seed, "steps": given.steps}
+        for seed in range(given.first_seed, given.first_seed + given.seeds)
+        for task in given.tasks
         for method in given.methods
     ]
     for case in cases:
         if any(case.items() <= row.items() for row in read(given.out)):
             continue
-        peer = case["method"].startswith("sb3")
-        command = [given.peer_python if peer else sys.executable]
-        told = json.dumps({**case, "began": time.monotonic(), "runs": str(given.runs), "child": True})
-        load = os.getloadavg()[0]
-        done = subprocess.run([*command, __file__, told], stdout=subprocess.PIPE, text=True, check=True)
-        row = {**case, **json.loads(done.stdout.splitlines()[-1]), "load": round(load, 2)}
-        with given.out.open("a") as out:
-            out.write(json.dumps(row) + "\n")
-        print({name: row[name] for name in ("task", "method", "seed", "reached", "first", "spent", "load")}, flush=True)
+        row, others = timed({**case, "kept": str(kept(given.kept, case))})
+        if others > given.idle:
+            print(f"not counted, others had {others:.2f} cores: {case}", flush=True)
+            continue
+        with gzip.open(given.out, "at") as out:
+            out.write(json.dumps({**case, **row, "others": round(others, 2)}) + "\n")
+        print(case, {name: row[name] for name in ("first", "spent", "ended")}, f"others {others:.2f}", flush=True)
 
 
-class Watch:
-    """The clock of one run, stopped while it is evaluated, and whether it has reached its target for good."""
-
-    def __init__(self, case: dict[str, Any]) -> None:
-        self.case, self.evaluating = case, 0.0
-        self.curve: list[Any] = []
-        self.first: float | None = None
-        self.steps = 0
-
-    @property
-    def now(self) -> float:
-        return float(time.monotonic() - self.case["began"] - self.evaluating)
-
-    def judged(self, steps: int, score: float, seconds: float) -> bool:
-        """Whether this evaluation and the one before are at or above the target."""
-        self.curve.append((round(seconds, 2), steps, round(score, 1)))
-        last = [point[2] for point in self.curve[-2:]]
-        return len(last) == 2 and min(last) >= self.case["target"]
-
-    def told(self) -> str:
-        kept = [a for a, b in zip(self.curve, self.curve[1:], strict=False) if min(a[2], b[2]) >= self.case["target"]]
-        facts = {"reached": kept[0][0] if kept else None, "reached_steps": kept[0][1] if kept else None}
-        return json.dumps({**facts, "first": self.first, "spent": round(self.now, 2), "curve": self.curve})
+def timed(case: Run) -> tuple[Run, float]:
+    """What a run's process says of itself, and how many cores other programs had meanwhile."""
+    began, before = time.monotonic(), _busy() - _own()
+    command = [sys.executable, __file__, json.dumps({**case, "began": began})]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    others = (_busy() - _own() - before) / (time.monotonic() - began)
+    return json.loads(done.stdout.splitlines()[-1]), max(0.0, others)
 
 
-def child(case: dict[str, Any]) -> None:
-    watch = Watch(case)
-    (peer if case["method"].startswith("sb3") else ours)(case, watch)
-    print(watch.told())
+def _busy() -> float:
+    """Processor seconds of all programs so far."""
+    user, nice, system, _, _, *interrupts = map(int, Path("/proc/stat").read_text().splitlines()[0].split()[1:8])
+    return (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
 
 
-def ours(case: dict[str, Any], watch: Watch) -> None:
+def _own() -> float:
+    """Those of this process, and of those that it started and that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def kept(folder: Path, case: Run) -> Path:
+    name = "".join(c if c.isalnum() or c == "-" else "_" for c in f"{case['task']}-{case['method']}-{case['seed']}")
+    return folder / f"{name}.npz"
+
+
+def child(case: Run) -> None:
+    """One run. Its clock began before its process did."""
     import quell
-    from quell.training.iteration import Trainer
 
-    evaluate = Trainer.evaluate
+    task, (method, _, changed), settled = case["task"], case["method"].partition(" "), max(TARGETS[case["task"]])
+    settled -= 0.1 * abs(settled)  # with action noise and perturbed a policy earns less than with its mean actions
+    policies: list[Any] = []
+    facts: dict[str, Any] = {"first": None, "ends": case["steps"], "below": 0}
 
-    def timed(trainer: Trainer, state: Any) -> Any:
-        started = time.monotonic()
-        try:
-            return evaluate(trainer, state)
-        finally:
-            watch.evaluating += time.monotonic() - started
-
-    Trainer.evaluate = timed  # type: ignore[assignment, method-assign]
-
-    class Looks(quell.Callback):
+    class Keeps(quell.Callback):
         def on_iteration(self, row: Any) -> None:
-            watch.first = watch.first or round(watch.now, 2)
+            seconds, steps = time.monotonic() - case["began"], int(row["steps"])
+            facts["first"] = facts["first"] or round(seconds, 2)
+            if steps // EVERY > (policies[-1][1] // EVERY if policies else 0):
+                state = self.training.state
+                policies.append((seconds, steps, row["return/mean"], state.theta, state.obs))
+            if not row["return/mean"] >= settled:
+                facts["below"] = steps
+            elif steps - facts["below"] >= SETTLED:
+                facts["ends"] = min(facts["ends"], BEYOND * steps)
+            self.stop_requested |= steps >= facts["ends"]
+            facts.update(spent=round(seconds, 2), ended=steps)
 
-        def on_evaluation(self, row: Any) -> None:
-            self.stop_requested |= watch.judged(int(row["steps"]), row["eval/mean_action"], watch.now)
-
-    task, method = case["task"], case["method"]
-    config = quell.training.methods.make_config(task, method)
-    horizon = quell.training.methods.make_task(config).horizon
-    batch = config.batch_steps or 2 * config.pairs * min(horizon, config.train_horizon or horizon)
-    settings: dict[str, Any] = {"seed": case["seed"], "steps": case["steps"], "eval_episodes": EPISODES}
-    settings |= {"out": Path(case["runs"]), "progress": False, "callbacks": Looks()}
-    name = f"{case['seed']}-{time.time_ns()}"
-    every = max(1, round(EVERY / batch))
-    quell.train(task, method=method, eval_every=every, name=name, **settings)
-
-
-def peer(case: dict[str, Any], watch: Watch) -> None:
-    """Stable-Baselines3's PPO as RL Zoo sets it for MuJoCo: one environment, normalised, a million steps."""
-    import gymnasium
-    import numpy as np
-    import torch
-    from stable_baselines3 import PPO
-    from stable_baselines3.common.callbacks import BaseCallback
-    from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
-
-    zoo: dict[str, Any] = {
-        "halfcheetah": {
-            **{"batch_size": 64, "n_steps": 512, "gamma": 0.98, "learning_rate": 2.0633e-05, "ent_coef": 0.000401762},
-            **{"clip_range": 0.1, "n_epochs": 20, "gae_lambda": 0.92, "max_grad_norm": 0.8, "vf_coef": 0.58096},
-            "policy_kwargs": {
-                **{"log_std_init": -2, "ortho_init": False, "activation_fn": torch.nn.ReLU},
-                "net_arch": {"pi": [256, 256], "vf": [256, 256]},
-            },
-        },
-        "hopper": {
-            **{"batch_size": 32, "n_steps": 512, "gamma": 0.999, "learning_rate": 9.80828e-05, "ent_coef": 0.00229519},
-            **{"clip_range": 0.2, "n_epochs": 5, "gae_lambda": 0.99, "max_grad_norm": 0.7, "vf_coef": 0.835671},
-            "policy_kwargs": {
-                **{"log_std_init": -2, "ortho_init": False, "activation_fn": torch.nn.ReLU},
-                "net_arch": {"pi": [256, 256], "vf": [256, 256]},
-            },
-        },
-        "walker2d": {
-            **{"batch_size": 32, "n_steps": 512, "gamma": 0.99, "learning_rate": 5.05041e-05, "ent_coef": 0.000585045},
-            **{"clip_range": 0.1, "n_epochs": 20, "gae_lambda": 0.95, "max_grad_norm": 1, "vf_coef": 0.871923},
-        },
-    }
-    name = PEERS[case["task"]]
-    env = VecNormalize(DummyVecEnv([lambda: gymnasium.make(name)]))
-    model = PPO("MlpPolicy", env, seed=case["seed"], device="cpu", **zoo[case["task"]])
-    fresh = gymnasium.make(name)
-
-    class Looks(BaseCallback):
-        due = EVERY
-
-        def _on_step(self) -> bool:
-            watch.first = watch.first or round(watch.now, 2)
-            if self.num_timesteps < self.due:
-                return True
-            self.due += EVERY
-            seconds, started = watch.now, time.monotonic()
-            score = float(np.mean([self.episode(k) for k in range(EPISODES)]))
-            watch.evaluating += time.monotonic() - started
-            return not watch.judged(self.num_timesteps, score, seconds)
-
-        def episode(self, number: int) -> float:
-            obs, _ = fresh.reset(seed=10_000 * case["seed"] + self.num_timesteps + number)
-            total = 0.0
-            while True:
-                action, _ = model.predict(env.normalize_obs(obs), deterministic=True)
-                obs, reward, terminated, truncated, _ = fresh.step(action)
-                total += float(reward)
-                if terminated or truncated:
-                    return total
-
-    model.learn(case["steps"], callback=Looks())
+    settings = {"seed": case["seed"], "steps": case["steps"], "eval_every": 0, **json.loads(changed or "{}")}
+    out = Path(case["kept"]).parent / "folders"
+    quell.train(task, method=method, out=out, name=f"{time.time_ns()}", progress=False, callbacks=Keeps(), **settings)
+    seconds, steps, earned, thetas, stats = zip(*policies, strict=True)
+    arrays: dict[str, Any] = {"seconds": seconds, "steps": steps, "earned": earned, "theta": np.stack(thetas)}
+    arrays |= {f"obs.{name}": np.stack([getattr(one, name) for one in stats]) for name in ("count", "total", "squares")}
+    np.savez(case["kept"], **arrays)
+    print(json.dumps({name: facts[name] for name in ("first", "spent", "ended")}))
 
 
-def read(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+def judge(out: Path, folder: Path) -> None:
+    """Add to every run what its policies earn, where that is not known and the policies are there."""
+    for row in read(out):
+        if "curve" not in row and (path := kept(folder, row)).exists():
+            curve = judged(row, dict(np.load(path)))
+            print(
+                row["task"], row["method"], row["seed"], [reached(curve, t) for t in TARGETS[row["task"]]], flush=True
+            )
+            rows = [{**one, "curve": curve} if one == row else one for one in read(out)]
+            with gzip.open(out, "wt") as file:
+                file.writelines(json.dumps(one) + "\n" for one in rows)
 
 
-def table(rows: Iterable[dict[str, Any]]) -> str:
-    """Median, range and how many seeds got there, of each task and method; the fewest seconds last."""
-    groups: dict[tuple[str, float, str], list[dict[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault((row["task"], row["target"], row["method"]), []).append(row)
-    lines = [
-        "| task | score | method | seconds (median) | range | reached | steps (median) | to first iteration |",
-        "|---" * 8 + "|",
+def judged(row: Run, arrays: dict[str, Any]) -> list[list[Any]]:
+    """[seconds, steps, score], the score None where a policy was not looked at."""
+    from quell.keys import Stream
+    from quell.rollout.cpu import Cpu
+    from quell.training.iteration import Trainer
+    from quell.training.methods import make_config
+    from quell.types import Episodes, ObsStats
+
+    method, _, changed = row["method"].partition(" ")
+    settings = {"seed": row["seed"], "steps": row["steps"], "eval_episodes": EPISODES, **json.loads(changed or "{}")}
+    config, targets = make_config(row["task"], method, overrides=settings), TARGETS[row["task"]]
+    curve: list[list[Any]] = [
+        [round(float(t), 2), int(n), None] for t, n in zip(arrays["seconds"], arrays["steps"], strict=True)
     ]
-    for (task, target, method), runs in groups.items():
+    trainer = Trainer(config, Cpu(workers=1))
+
+    def look(k: int) -> None:
+        stats = ObsStats(*(arrays[f"obs.{name}"][k] for name in ("count", "total", "squares")))
+        episodes = Episodes.unperturbed(k, EPISODES, Stream.FRESH, mean_action=True)
+        played = trainer.engine.rollout(arrays["theta"][k], episodes, stats if config.normalise_obs else None)
+        curve[k][2] = round(float(played.returns.mean()), 1)
+
+    try:
+        for k, earned in enumerate(arrays["earned"]):
+            waiting = [target for target in targets if reached(curve[:k], target) is None]
+            if any(earned >= NEAR * target for target in waiting):
+                look(k)
+        for k in sorted({round(len(curve) ** (i / (CURVE - 1))) - 1 for i in range(CURVE)}):
+            if curve[k][2] is None:
+                look(k)
+    finally:
+        trainer.close()
+    return curve
+
+
+def reached(curve: list[list[Any]], target: float) -> float | None:
+    """Seconds at the first of two policies in a row that earn the target."""
+    for (seconds, _, score), (*_, following) in itertools.pairwise(curve):
+        if score is not None and following is not None and min(score, following) >= target:
+            return float(seconds)
+    return None
+
+
+def read(path: Path) -> list[Run]:
+    return [json.loads(line) for line in gzip.open(path, "rt")] if path.exists() else []
+
+
+def groups(rows: Iterable[Run]) -> Iterator[tuple[str, float, str, list[Run]]]:
+    """(task, target, method, its runs), of those that are judged."""
+    found: dict[tuple[str, str], list[Run]] = {}
+    for row in rows:
+        if "curve" in row:
+            found.setdefault((row["task"], row["method"]), []).append(row)
+    for task, targets in TARGETS.items():
+        for target in targets:
+            for (of, method), runs in found.items():
+                if of == task:
+                    yield task, target, method, runs
+
+
+def table(rows: Iterable[Run]) -> str:
+    """Median, range and how many seeds got there, of each task and method."""
+    lines = [
+        "| task | score | method | seconds (median) | range | reached | steps (median) | steps/s | first iteration |",
+        "|---" * 9 + "|",
+    ]
+    for task, target, method, runs in groups(rows):
         # A run that did not get there counts as longer than any that did.
-        seconds = sorted(run["reached"] or float("inf") for run in runs)
-        there = [run for run in runs if run["reached"] is not None]
+        seconds = sorted(reached(run["curve"], target) or math.inf for run in runs)
+        there = [one for one in seconds if one < math.inf]
+        steps = [
+            next(n for s, n, _ in run["curve"] if s == reached(run["curve"], target))
+            for run in runs
+            if reached(run["curve"], target) is not None
+        ]
         middle = statistics.median(seconds)
-        ends = f"{seconds[0]:.1f} to {there and max(run['reached'] for run in there):.1f}" if there else ""
-        steps = f"{statistics.median(run['reached_steps'] for run in there):,.0f}" if there else ""
-        took = f"{middle:.1f}" if middle < float("inf") else f"not within {runs[0]['steps']:,} steps"
+        took = f"{middle:.1f}" if middle < math.inf else f"not within {runs[0]['steps']:,} steps"
+        ends = f"{there[0]:.1f} to {there[-1]:.1f}" if there else ""
+        speed = statistics.median(run["ended"] / (run["spent"] - run["first"]) for run in runs)
         first = statistics.median(run["first"] for run in runs)
-        counted = f"{len(there)} of {len(runs)}"
-        lines.append(f"| {task} | {target:g} | {method} | {took} | {ends} | {counted} | {steps} | {first:.1f} |")
+        cells = [task, f"{target:g}", method, took, ends, f"{len(there)} of {len(runs)}"]
+        cells += [f"{statistics.median(steps):,.0f}" if steps else "", f"{speed:,.0f}", f"{first:.1f}"]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

@@ -8,11 +8,12 @@ import statistics
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from marks import fill
 
 from quell.campaign.benchmark import APART, Grid, grid, leaders, median_seconds, scores
-from quell.figures.runs import curve_panels
+from quell.figures.runs import score_against_seconds
 from quell.runs.record import read_group
 from quell.stats import mean_std, probability_of_improvement, verdict
 from quell.terminal.numbers import score
@@ -20,12 +21,17 @@ from quell.terminal.tables import markdown_lines
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "benchmarks"))
+from peers import OUT as PEERS  # noqa: E402
+from peers import curves  # noqa: E402
+from peers import read as read_peers  # noqa: E402
 from seconds import OUT as SECONDS  # noqa: E402
+from seconds import TARGETS, groups, reached  # noqa: E402
 from seconds import read as read_seconds  # noqa: E402
 
 BENCHMARK = ROOT / "results" / "benchmark"
 METHODS = {"natural-cv": "natural-cv", "trpo": "TRPO", "ppo": "PPO", "es": "ES", "ars": "ARS"}
 TASKS = ("halfcheetah", "hopper", "walker2d", "swimmer", "dm-cheetah-run", "gym:LunarLander-v3")
+RACED = ("halfcheetah", "hopper", "walker2d")
 
 
 def table(found: Grid) -> str:
@@ -79,19 +85,18 @@ def ties(found: Grid) -> str:
 
 def speed() -> str:
     """Seconds from the shell to a score."""
-    runs = [run for run in read_seconds(SECONDS) if run["method"] == "natural-cv"]
-    if not runs:  # until the benchmark of seconds has records
-        alone = median_seconds(BENCHMARK)["halfcheetah", "natural-cv"]
-        return f"A million steps of `halfcheetah` take the default {alone:.0f} seconds on one core."
-    told = []
-    for task, target in dict.fromkeys((run["task"], run["target"]) for run in runs):
-        took = [run["reached"] or math.inf for run in runs if run["task"] == task]
-        told.append(f"{target:g} on `{task}` after {statistics.median(took):.0f}")
-    assert len({sum(run["task"] == task for run in runs) for task in {run["task"] for run in runs}}) == 1
-    seeds = len({run["seed"] for run in runs})
+    told, seeds = [], set()
+    for task, target, method, runs in groups(read_seconds(SECONDS)):
+        if method == "natural-cv":
+            took = statistics.median(reached(run["curve"], target) or math.inf for run in runs)
+            told.append(f"{target:g} on `{task}` after {took:.1f}")
+            seeds.add(len({run["seed"] for run in runs}))
+    if not told:  # until the benchmark of seconds has records
+        million = median_seconds(BENCHMARK)["halfcheetah", "natural-cv"]
+        return f"A million steps of `halfcheetah` take the default {million:.0f} seconds on one core."
     return (
         f"From the shell, on two cores, the default earns {', '.join(told[:-1])} and {told[-1]} seconds "
-        f"(medians of {seeds} fresh seeds; [how measured, and the others](results/seconds/README.md))."
+        f"(medians of {min(seeds)} fresh seeds; [how measured, and the others](results/seconds/README.md))."
     )
 
 
@@ -111,10 +116,14 @@ def page(text: str) -> str:
 
 
 def figure(path: Path) -> None:
-    found = grid(read_group(BENCHMARK))
-    panels = {task.removeprefix("gym:"): {name: found[task][name] for name in METHODS} for task in TASKS}
-    seconds = {(task.removeprefix("gym:"), name): took for (task, name), took in median_seconds(BENCHMARK).items()}
-    curve_panels(panels, path, upper=True, within_reach=True, seconds=seconds, columns=3)
+    """Score against seconds from the shell: medians and ranges over seeds, a single run of another library dotted."""
+    panels: dict[str, dict[str, list[Any]]] = {task: {} for task in RACED}
+    for row in read_seconds(SECONDS):
+        if row["task"] in panels and "curve" in row:
+            panels[row["task"]].setdefault(row["method"], []).append(row["curve"])
+    for (task, method), runs in curves(read_peers(PEERS)).items():
+        panels[task][method] = runs
+    score_against_seconds(panels, {task: TARGETS[task] for task in RACED}, path)
 
 
 if __name__ == "__main__":

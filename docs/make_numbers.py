@@ -7,6 +7,7 @@ it. README's parts are those of make_front.py.
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -241,6 +242,33 @@ def seconds() -> str:
     from seconds import OUT, read, table
 
     return str(table(read(OUT)))
+
+
+def peers() -> str:
+    """Other libraries' speed, and what follows for their seconds to a score, beside the default's."""
+    from peers import OUT, curves, read
+    from seconds import OUT as OURS
+    from seconds import groups, reached
+    from seconds import read as ours
+
+    default = {
+        (task, target): median(reached(run["curve"], target) or math.inf for run in runs)
+        for task, target, method, runs in groups(ours(OURS))
+        if method == "natural-cv"
+    }
+    rows, found = [], curves(read(OUT))
+    for row in [row for row in read(OUT) if row["kind"] == "speed"]:
+        case, speed = (row["task"], row["method"]), row["steps_per_second"]
+        for target in sorted(target for of, target in default if of == row["task"]):
+            own, took, times = default[row["task"], target], [], []
+            for run in found.get(case, []):
+                one, last = reached([list(point) for point in run], target), run[-1][0]
+                took.append(f"{one:,.0f}" if one else f"not within {last:,.0f}")
+                times.append(f"{one / own:.0f}" if one else f"over {last / own:.0f}")
+            cells = [row["task"], f"{target:g}", row["method"], f"{speed:,.0f}", f"{1e6 / speed:,.0f}"]
+            rows.append([*cells, ", ".join(took) or "not run", f"{own:.1f}", ", ".join(times)])
+    heads = ["task", "score", "method", "steps/s", "seconds of a million steps", "seconds to the score", "default"]
+    return table([*heads, "times as long"], rows)
 
 
 PARTS: dict[str, Callable[..., str]] = {

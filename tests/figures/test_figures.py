@@ -18,7 +18,7 @@ import quell
 import quell.errors
 from quell import theory
 from quell.errors import MissingExtra
-from quell.figures.runs import curve_panels, curves, improvement_bars
+from quell.figures.runs import curve_panels, curves, improvement_bars, score_against_seconds
 from quell.figures.style import LOOKS, looks, new_figure, on_common_steps, save
 from quell.figures.theory import SAMPLES, variance_against_rho
 from quell.figures.variance import variance_figure
@@ -281,3 +281,19 @@ def test_a_sweep(tmp_path: Path, drawn: list[Any]) -> None:
     assert axes.lines[0].get_xdata().tolist() == [0.03, 0.1, 0.3, 1]
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
     assert axes.get_xlabel() == "action std"
+
+
+def test_score_against_seconds_shows_median_and_range(tmp_path: Path, drawn: list[Any]) -> None:
+    """Where all runs are known, on a logarithmic axis; a single run is dotted."""
+    runs = [[(1.0, 10, 0.0), (2.0, 20, None), (10.0, 100, 10.0 * k), (20.0, 200, 10.0 * k)] for k in (1, 2, 6)]
+    single = [[(1.0, 10, 0.0), (100.0, 1000, 4.0)]]
+    score_against_seconds({"a": {"natural-cv": runs, "es": single}}, {"a": (5.0,)}, tmp_path / "a.png")
+    axes = drawn[0].axes[0]
+    middle, alone, target = axes.lines
+    assert axes.get_xscale() == "log"
+    assert (middle.get_xdata()[0], middle.get_xdata()[-1]) == pytest.approx((1.0, 20.0))
+    assert middle.get_ydata()[-1] == 20.0
+    assert axes.collections[0].get_datalim(axes.transData).ymax == pytest.approx(60.0)
+    assert np.interp(np.sqrt(10), middle.get_xdata(), middle.get_ydata()) == pytest.approx(10.0, rel=0.02)
+    assert (middle.get_linestyle(), alone.get_linestyle(), target.get_ydata()[0]) == ("-", ":", 5.0)
+    assert legend(drawn[0]) == ["natural CV", "ES"]

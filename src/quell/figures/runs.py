@@ -1,15 +1,28 @@
 """What runs came to: learning curves, and grouped bars of what they gained over the untrained policy."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from quell.figures.style import GREY, Look, draw_band, looks, new_figure, on_common_steps, save, step_axis, style_axes
+from quell.figures.style import (
+    GREY,
+    Look,
+    draw_band,
+    draw_range,
+    looks,
+    new_figure,
+    on_common_steps,
+    save,
+    step_axis,
+    style_axes,
+)
 from quell.presets import title
 from quell.runs.record import Record, comparable, variance_ratio
 from quell.stats import MeanStd
+from quell.types import Array
 
 if TYPE_CHECKING:
     from quell.api import Result
@@ -18,6 +31,7 @@ Panel = Mapping[str, Sequence[Record]]  # method -> its runs
 Panels = Mapping[str, Panel]  # by title
 Seconds = Mapping[tuple[str, str], float]  # (title, method) -> how long its runs took
 WILD = 1e6  # a return beyond this: a linear axis, a mean and a deviation show nothing of the others
+Timed = Sequence[Sequence[float | None]]  # (seconds, steps, score) of one run; None where nobody looked
 SHOWN = (-1.0, 3.0)  # range of the bars; those beyond carry their value
 
 
@@ -88,6 +102,35 @@ def curve_panels(
     save(figure, *paths)
 
 
+def score_against_seconds(
+    panels: Mapping[str, Mapping[str, Sequence[Timed]]], targets: Mapping[str, Sequence[float]], *paths: Path
+) -> None:
+    """One panel per task, seconds on a logarithmic axis: the median over a method's runs and their range, until the
+    first of them ends. A single run is a dotted line."""
+    from matplotlib.lines import Line2D
+
+    figure = new_figure(3.1 * len(panels) + 0.4, 3.1)
+    used = looks(method for panel in panels.values() for method in panel)
+    single = {method for panel in panels.values() for method, runs in panel.items() if len(runs) == 1}
+    used |= {method: replace(used[method], line=":") for method in single}
+    grid = np.ravel(figure.subplots(1, len(panels), squeeze=False))
+    for axes, (task, panel) in zip(grid, panels.items(), strict=True):
+        for method, runs in panel.items():
+            draw_range(axes, *on_common_seconds(runs), used[method])
+        for target in targets[task]:
+            axes.axhline(target, color=GREY, linewidth=0.6, linestyle="--")
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.set_ylim(bottom=max(axes.get_ylim()[0], -max(targets[task]) / 4))
+        axes.set_title(task, fontsize=10)
+        style_axes(axes)
+    handles = [Line2D([], [], color=look.colour, linestyle=look.line, label=title(n)) for n, look in used.items()]
+    figure.legend(handles=handles, loc="outside upper center", ncols=6, frameon=False)
+    figure.supxlabel("seconds from the shell, two cores", fontsize=9)
+    figure.supylabel("return, mean actions", fontsize=9)
+    save(figure, *paths)
+
+
 def _panel(axes: Any, panel: Panel, used: Mapping[str, Look], paces: Mapping[str, float], within_reach: bool) -> None:
     """`paces`: method -> what a step counts on the axis below; others are not drawn."""
     starts, highest = [], []
@@ -155,6 +198,13 @@ def _bar(axes: Any, x: float, width: float, look: Look, value: MeanStd) -> None:
         axes.text(x, shown * 0.97, f"{value.mean:.3g}", **inside)
     elif np.isfinite(value.std):
         axes.errorbar(x, shown, value.std, color="0.2", linewidth=0.8, capsize=1.5, clip_on=True)
+
+
+def on_common_seconds(runs: Sequence[Timed], points: int = 200) -> tuple[Array, Array]:
+    """(seconds [points], scores [runs, points]) where all runs are known, evenly on a logarithmic axis."""
+    known = [np.array([(s, score) for s, _, score in run if score is not None], float) for run in runs]
+    seconds = np.geomspace(max(one[0, 0] for one in known), min(one[-1, 0] for one in known), points)
+    return seconds, np.stack([np.interp(np.log(seconds), np.log(one[:, 0]), one[:, 1]) for one in known])
 
 
 def _series(results: "Sequence[Result]", metric: str) -> list[tuple[list[float], list[float]]]:

@@ -114,6 +114,12 @@ def draw_band(axes: Any, steps: Array, values: Array, look: Look, *, ranks: bool
     axes.fill_between(steps, low, high, color=look.colour, alpha=0.18, linewidth=0)
 
 
+def draw_range(axes: Any, x: Array, values: Array, look: Look) -> None:
+    """Median and range over runs of values [runs, k]."""
+    axes.plot(x, np.median(values, axis=0), color=look.colour, linestyle=look.line, linewidth=1.5)
+    axes.fill_between(x, values.min(axis=0), values.max(axis=0), color=look.colour, alpha=0.18, linewidth=0)
+
+
 def on_common_steps(series: Sequence[tuple[ArrayLike, ArrayLike]], points: int = 100) -> tuple[Array, Array]:
     """(steps, values) of several runs at the steps they share: (steps [points], values [runs, points])."""
     kept = [(np.asarray(x, float), np.asarray(y, float)) for x, y in series if len(np.asarray(x))]
