@@ -12,6 +12,8 @@ from quell.types import Array, namespace
 Shaping = Literal["normalise", "ranks", "none"]
 ROUNDING, SINGLE_ROUNDING = 1e-12, 1e-6
 """Of the largest, in double and in single precision: returns that differ by less are the same sum in another order."""
+MANY = 24
+"""Rows whose steps are added up all at once, not row by row."""
 
 
 def reward_to_go(rewards: Array, gammas: Sequence[float]) -> Array:
@@ -34,9 +36,12 @@ def reward_to_go(rewards: Array, gammas: Sequence[float]) -> Array:
 def discounted_sum(xp: Any, values: Any, decay: Any) -> Any:
     """y_t = x_t + decay y_{t+1} along the last axis."""
     if xp is np:
-        # SciPy's filter would do, but takes a second to import.
-        rows = values.reshape(math.prod(values.shape[:-1]), values.shape[-1])[:, ::-1].tolist()
-        found = [list(itertools.accumulate(row, lambda later, earlier: earlier + decay * later)) for row in rows]
+        # SciPy's filter would do, but takes a second to import. Few rows are faster one by one, many step by step.
+        rows = values.reshape(math.prod(values.shape[:-1]), values.shape[-1])
+        if len(rows) > MANY:
+            return reward_to_go(rows, [decay])[0].reshape(values.shape)
+        each = rows[:, ::-1].tolist()
+        found = [list(itertools.accumulate(row, lambda later, earlier: earlier + decay * later)) for row in each]
         return np.array(found).reshape(values.shape)[..., ::-1]
     import jax
 

@@ -302,7 +302,12 @@ def at_least(value: Any, least: float) -> Any:
 def packed(columns: Any) -> Any:
     """Products of all columns [..., 1 + K, d] per coordinate, the upper triangle: [..., (1 + K)(2 + K) / 2, d]."""
     left, right = np.triu_indices(columns.shape[-2])
-    return columns[..., left, :] * columns[..., right, :]
+    if namespace(columns) is not np:
+        return columns[..., left, :] * columns[..., right, :]
+    products = np.empty((*columns.shape[:-2], len(left), columns.shape[-1]), columns.dtype)
+    for place, (one, other) in enumerate(zip(left, right, strict=True)):  # without a copy of all columns
+        np.multiply(columns[..., one, :], columns[..., other, :], out=products[..., place, :])
+    return products
 
 
 def unpacked(products: Array, columns: int) -> Array:
