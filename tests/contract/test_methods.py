@@ -1,6 +1,7 @@
 """Every task trains with every method: two short iterations each, through the real engine.
 
-All pairs of a task and a method in `make test-all`; in `make test` every task and every method, one method a task.
+All pairs of a task and a method in `make test-all`, with both presets; in `make test` every task and every method, one
+method and preset a task.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ import numpy as np
 import pytest
 
 import quell.tasks
+from quell.config import Preset
 from quell.estimate import Problem
 from quell.presets import METHODS
+from quell.registry import strategies
 from quell.rollout import Engine
 from quell.rollout.cpu import Cpu
 from quell.tasks.base import Task
@@ -51,36 +54,60 @@ def one(name: str) -> str:
     return methods[TASKS.index(name) % len(methods)]
 
 
+PRESETS: tuple[Preset, ...] = ("tuned", "paper")
+
+
 def test_the_quick_run_has_every_method() -> None:
     assert {one(name) for name in TASKS} == METHODS.keys()
 
 
 @pytest.mark.parametrize("name", TASKS)
 def test_task_with_a_method(name: str) -> None:
-    train_with([one(name)], name)
+    train_with([one(name)], name, PRESETS[TASKS.index(name) % 2])
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("name", [*TASKS, "dm-quadruped-escape"])
-def test_task_with_every_method(name: str) -> None:
-    assert train_with(possible(name), name) < len(METHODS), "engines are shared"
+def test_task_with_every_method(name: str, preset: Preset) -> None:
+    assert train_with(possible(name), name, preset) < len(METHODS), "engines are shared"
 
 
-def train_with(methods: list[str], name: str) -> int:
+@pytest.mark.parametrize("method", METHODS)
+def test_both_presets_train_the_same_strategies(method: str) -> None:
+    """What a trainer has after a step with either preset: the estimator, directions, step and critic of the same
+    classes, under the method's own name."""
+    trained, compute = [], Shared()
+    try:
+        for preset in PRESETS:
+            small = {"horizon": 4, "pairs": 2, "batch_steps": 0, "eval_episodes": 1, "policy.hidden": (4,)}
+            trainer = Trainer(make_config("lqr-302", method, preset, small).validate(), compute)
+            state, _ = trainer.iterate(trainer.initial_state())
+            assert state.steps == 16
+            assert trainer.config.method == method
+            parts = {**strategies(trainer.config), "drawn": trainer.problem.directions}
+            trained.append({name: type(part) for name, part in parts.items()})
+    finally:
+        for engine in compute.engines.values():
+            engine.close()
+    assert trained[0] == trained[1]
+
+
+def train_with(methods: list[str], name: str, preset: Preset) -> int:
     """Train with each; how many engines it took."""
     compute = Shared()
     try:
         for method in methods:
-            two_iterations(name, method, compute)
+            two_iterations(name, method, preset, compute)
         return len(compute.engines)
     finally:
         for engine in compute.engines.values():
             engine.close()
 
 
-def two_iterations(name: str, method: str, compute: Shared) -> None:
+def two_iterations(name: str, method: str, preset: Preset, compute: Shared) -> None:
     config = make_config(
-        name, method, overrides={"horizon": 8, "pairs": 2, "batch_steps": 0, "eval_episodes": 1}
+        name, method, preset, overrides={"horizon": 8, "pairs": 2, "batch_steps": 0, "eval_episodes": 1}
     ).validate()
     trainer = Trainer(config, compute)
     state = trainer.initial_state()
