@@ -58,6 +58,14 @@ def test_a_discounted_sum_runs_backwards() -> None:
     np.testing.assert_allclose(discounted_sum(np, np.array([1.0, 2.0, 4.0]), 0.5), [3.0, 4.0, 4.0])
 
 
+@pytest.mark.parametrize(("pairs", "steps"), [(1, 40), (12, 40), (40, 7)])
+def test_a_discounted_sum_of_many_rows_has_the_bits_of_each_alone(pairs: int, steps: int) -> None:
+    """Few rows are summed one by one, more than MANY step by step; pairs looked at together must not change a bit."""
+    values = np.random.default_rng(0).standard_normal((pairs, 2, steps))
+    alone = np.array([[discounted_sum(np, row, 0.97 * 0.99) for row in pair] for pair in values])
+    assert discounted_sum(np, values, 0.97 * 0.99).tobytes() == alone.tobytes()
+
+
 @pytest.mark.parametrize("critic", [cls() for cls in registry.table("critic").values()], ids=registry.name_of)
 def test_a_critic_learns_a_value_function(critic: Any) -> None:
     """V(s, t) = s_0^2 + (1 - t) s_1 plus noise: after thirty batches little of its variance is left on fresh states."""
