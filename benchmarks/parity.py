@@ -109,7 +109,7 @@ def stepped(task: Any, settings: Device, asked: Arguments) -> dict[str, Any]:
     simulator = task.simulator(count)
     start = simulator.reset([generator(200, Purpose.FRESH_ENVIRONMENT, k) for k in range(count)])
     states = [np.stack([getattr(data, field) for data in simulator.data]) for field in ("qpos", "qvel", "act")]
-    state, obs = world.placed(*states)
+    state, obs = jax.jit(world.placed)(*states)
     step, rng = jax.jit(world.step), np.random.default_rng(200)
     low, high = (np.nan_to_num(side, posinf=1, neginf=-1) for side in simulator.bounds)
     found = {"reset": float(np.abs(np.asarray(obs) - start).max()), "after": {}, "ends": 0}

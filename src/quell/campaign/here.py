@@ -1,6 +1,9 @@
 """Many runs for a caller in Python, or for a command: where they run, and what became of them."""
 
-from collections.abc import Mapping
+import dataclasses
+import signal
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,7 +11,8 @@ from typing import Any
 from quell import registry
 from quell.api import Result, engine_called, load
 from quell.campaign.child import carry_out
-from quell.campaign.runner import Outcome, Runner
+from quell.campaign.plan import Job
+from quell.campaign.runner import SIGNALS, Outcome, Runner
 from quell.campaign.sweep import Sweep, Trial
 from quell.config import STRATEGIES, Config, check_out, check_run_name
 from quell.errors import QuellError, UsageError
@@ -16,7 +20,9 @@ from quell.rollout import Compute
 from quell.runs.folder import folder_name
 from quell.tasks.base import Task
 from quell.terminal.campaign import CampaignDisplay, Quiet
+from quell.terminal.stopping import handled
 from quell.threads import cores
+from quell.training.callbacks import Callback, Callbacks
 from quell.training.methods import make_policy, make_task
 
 
@@ -84,7 +90,9 @@ def carried_out(
     environment of the user's own. Where it cannot find all there is, they run here, one after the other.
     """
     engine, workers = registry.name_of(compute), getattr(compute, "workers", None)
-    if (known := registry.is_own("engine", compute)) and compute != engine_called(engine, workers):
+    together = getattr(compute, "together", None)
+    known = registry.is_own("engine", compute)
+    if known and not together and compute != engine_called(engine, workers):
         raise UsageError(f"runs side by side take engine {engine!r} as it comes: leave out its settings")
     folder = out / check_run_name(name or f"{folder_name(config.task)}-{config.method}")
     sweep = Sweep(config, chosen, seeds, episodes, folder, trust, engine)
@@ -99,6 +107,12 @@ def carried_out(
     if not due:
         return sweep, [], 0
     display = (CampaignDisplay if progress else Quiet)({job.title: 1.0 for job in due})
+    if together:
+        with display:
+            outcomes = [
+                one for seeds_of in by_settings(due) for one in _side_by_side(seeds_of, given, compute, display)
+            ]
+        return sweep, outcomes, exit_code(outcomes)
     if apart:
         runner = Runner(jobs or workers or cores(), display)
         outcomes = runner.run(due)
@@ -107,13 +121,61 @@ def carried_out(
         return sweep, [_here(job, given, compute, display) for job in due], 0
 
 
-def _here(job: Any, given: Task | None, compute: Compute, display: CampaignDisplay) -> Outcome:
+class Watching(Callback):
+    """Tells the display how far a run is, and has it stop."""
+
+    def __init__(self, job: Job, display: CampaignDisplay) -> None:
+        self._job, self._display = job, display
+
+    def on_iteration(self, row: dict[str, Any]) -> None:
+        self._display.moved(self._job.title, row["steps"], self._job.config.steps)
+
+
+def by_settings(jobs: Sequence[Job]) -> list[list[Job]]:
+    """Jobs that differ in their seeds alone, together."""
+    found: list[tuple[Config, list[Job]]] = []
+    for job in jobs:
+        config = dataclasses.replace(job.config, seed=0)
+        own = next((group for same, group in found if same == config), None)
+        if own is None:
+            found.append((config, own := []))
+        own.append(job)
+    return [group for _, group in found]
+
+
+def _side_by_side(jobs: Sequence[Job], given: Task | None, compute: Any, display: CampaignDisplay) -> list[Outcome]:
+    """Runs in threads of this process, which share one engine; a signal has all of them stop and save."""
+    shared, watching = compute.together(len(jobs)), [Watching(job, display) for job in jobs]
+
+    def stop(number: int, frame: Any) -> None:
+        for one in watching:
+            one.stop_requested = True
+
+    def one(job: Job, watch: Watching) -> Outcome:
+        try:
+            return _here(job, given, shared, display, [watch])
+        finally:
+            shared.leave(job.config.seed)
+
+    with handled(stop, lambda _: None, lambda _: None, SIGNALS), ThreadPoolExecutor(len(jobs)) as pool:
+        return list(pool.map(one, jobs, watching))
+
+
+def exit_code(outcomes: Sequence[Outcome]) -> int:
+    found = {outcome.status for outcome in outcomes}
+    return 128 + signal.SIGINT if "stopped" in found else int("failed" in found)
+
+
+def _here(
+    job: Any, given: Task | None, compute: Compute, display: CampaignDisplay, callbacks: Callbacks = ()
+) -> Outcome:
     """A run in this process."""
     display.started(job.title)
     try:
-        carry_out(job, task=given, compute=compute)
+        state = carry_out(job, task=given, compute=compute, callbacks=callbacks)
     except QuellError as error:
         display.ended(job.title, "failed", str(error))
         return Outcome(job, "failed", str(error))
-    display.ended(job.title, "done")
-    return Outcome(job, "done")
+    status: Any = "done" if state.finished(job.config) else "stopped"
+    display.ended(job.title, status)
+    return Outcome(job, status)

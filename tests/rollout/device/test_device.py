@@ -15,7 +15,7 @@ import pytest
 
 import quell
 import quell.tasks
-from quell.errors import EngineFailure, UsageError
+from quell.errors import EngineFailure, QuellError, UsageError
 from quell.estimate import Problem
 from quell.keys import Stream
 from quell.perturb import Unperturbed
@@ -166,6 +166,7 @@ def test_every_traceable_method_is_that_of_its_stages(method: str, settings: dic
     assert max(moved_both_ways(method, settings, iterations=3)) < 5e-3
 
 
+@pytest.mark.slow
 def test_members_may_play_one_chunk_after_the_other() -> None:
     """7 members at a time, of 10: the same episodes, the same sums up to rounding."""
     config = make_config("lqr", "cv", overrides={**SHORT, "pairs": 5})
@@ -245,6 +246,41 @@ def sizes(jaxpr: Any) -> Iterator[int]:
         for inner in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda leaf: hasattr(leaf, "eqns")):
             if hasattr(inner := getattr(inner, "jaxpr", inner), "eqns"):
                 yield from sizes(inner)
+
+
+def test_seeds_side_by_side_are_what_they_are_alone(tmp_path: Path) -> None:
+    """Two seeds in one program, one folder each: what each is alone, to rounding; a later call trains none again."""
+    settings: dict[str, Any] = {**SHORT, "steps": 150, "method": "es", "progress": False, "engine": "device"}
+    several = quell.train("lqr", seeds=2, seed=5, out=tmp_path, **settings)
+    assert [result.config.seed for result in several] == [5, 6]
+    assert len({result.path for result in several}) == 2
+    assert COMPILED.count("iterate") == 1
+    result = several[1]
+    alone = quell.train("lqr", seed=6, out=tmp_path / "alone", **settings)
+    assert alone.steps == result.steps == 168
+    assert alone.iteration == result.iteration == 3
+    np.testing.assert_allclose(result.theta, alone.theta, atol=1e-5)
+    count = len(COMPILED)
+    again = quell.train("lqr", seeds=2, seed=5, out=tmp_path, **settings)
+    assert [result.path for result in again] == [result.path for result in several]
+    assert len(COMPILED) == count
+
+
+@pytest.mark.slow
+def test_one_of_several_seeds_may_fail(tmp_path: Path) -> None:
+    """The folder of one cannot be written: the others are trained all the same."""
+    settings: dict[str, Any] = {**SHORT, "steps": 72, "method": "es", "progress": False, "engine": "device"}
+    quell.train("lqr", seeds=1, seed=5, out=tmp_path, **settings)
+    (folder,) = (path.parent for path in tmp_path.rglob("config.json"))
+    for path in sorted(folder.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    for record in tmp_path.rglob("records*"):
+        record.unlink()
+    folder.rmdir()
+    folder.write_text("in the way")
+    with pytest.raises(QuellError, match="1 of 3 runs failed"):
+        quell.train("lqr", seeds=3, seed=5, out=tmp_path, **settings)
+    assert len(list(tmp_path.rglob("config.json"))) == 2
 
 
 TWO = """

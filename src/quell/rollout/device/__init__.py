@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from quell.errors import UsageError
 from quell.estimate import Problem
 from quell.registry import COUNT, SIZE, check
-from quell.rollout import Engine
+from quell.rollout import Compute, Engine
 
 Impl = Literal["auto", "jax", "warp"]
 
@@ -41,6 +41,12 @@ class Device:
         from quell.rollout.device.engine import DeviceEngine
 
         return DeviceEngine(task, problem, self)
+
+    def together(self, runs: int) -> Compute:
+        """What has so many runs that differ in their seeds alone go on side by side, each in a thread."""
+        from quell.rollout.device.together import Table
+
+        return Table(self, runs)
 
 
 def devices_found() -> list[Any]:

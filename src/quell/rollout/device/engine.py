@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import threading
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -42,6 +43,8 @@ WHAT = {"iterate": "the iteration", "rollout": "episodes", "total": "the sums ov
 PROGRAMS: dict[Any, Any] = {}
 """What this process has compiled, by all that it was compiled for: another run of the same kind does not compile."""
 KEPT = 16  # of those
+COMPILING = threading.RLock()
+"""Held by the thread that does: another may want the same program."""
 NO_SUMS = np.zeros((0, 2, 0))
 NO_ACCELERATOR = "no accelerator is found: the device engine runs on the CPU, where `engine=cpu` is mostly faster"
 
@@ -151,7 +154,8 @@ class DeviceEngine(Engine):
     def side_by_side(self, stages: list[Stages[Any]], states: list[Any]) -> list[tuple[Any, dict[str, float]]]:
         """The next iterations of several runs that differ in their seeds alone, in one program."""
         started, first = time.perf_counter(), stages[0]
-        config, pairs = first.config, first.pairs(states[0])
+        config = first.config
+        pairs = max(one.pairs(state) for one, state in zip(stages, states, strict=True))
         looks = {"record": config.estimator.needs.trajectories, "states": config.step.states}
         looks |= {"mean_action": config.mean_actions, "longest": config.train_horizon}
         shared = {"shared_reset": config.shared_reset, "shared_noise": config.shared_noise}
@@ -298,10 +302,11 @@ class DeviceEngine(Engine):
         shapes = tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves)
         address = Same((*key, *self._made_for, tree, shapes))
         with self._explained():
-            compiled = PROGRAMS.pop(address, None) or self._compile(key[0], program, arguments)
-            PROGRAMS[address] = compiled  # the latest one is last
-            while len(PROGRAMS) > KEPT:
-                del PROGRAMS[next(iter(PROGRAMS))]
+            with COMPILING:
+                compiled = PROGRAMS.pop(address, None) or self._compile(key[0], program, arguments)
+                PROGRAMS[address] = compiled  # the latest one is last
+                while len(PROGRAMS) > KEPT:
+                    del PROGRAMS[next(iter(PROGRAMS))]
             return compiled(*arguments)
 
     def _compile(self, name: str, program: Callable[..., Any], arguments: Any) -> Any:

@@ -1,0 +1,85 @@
+"""MuJoCo's tasks on MJX beside C MuJoCo: the same states, actions, observations, rewards and ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import quell.tasks
+from quell.errors import MissingExtra, UsageError, installed
+from quell.keys import Purpose, generator
+from quell.rollout.device import Device
+from quell.rollout.device.worlds import make_world
+from quell.tasks.base import MujocoTask
+
+MUJOCO = [name for name in quell.tasks.names() if isinstance(quell.tasks.get(name), MujocoTask)]
+ELSEWHERE = "dm-quadruped-escape"
+QUICK = "dm-pendulum-swingup"
+needs_mjx = pytest.mark.skipif(not installed("mjx"), reason="needs the extra mjx")
+needs_warp = pytest.mark.skipif(not (installed("mjx") and installed("mjx-warp")), reason="needs the extra mjx-warp")
+
+
+def compared(name: str, impl: str, steps: int = 3, members: int = 4) -> dict[str, float]:
+    """Largest differences in some steps of random actions from the same states, and by what to divide them."""
+    import jax
+
+    task: Any = quell.tasks.get(name)
+    world: Any = make_world(task, Device(impl=impl))  # type: ignore[arg-type]
+    simulator = task.simulator(members)
+    start = simulator.reset([generator(200, Purpose.FRESH_ENVIRONMENT, k) for k in range(members)])
+    arrays = [np.stack([getattr(data, field) for data in simulator.data]) for field in ("qpos", "qvel", "act")]
+    state, obs = jax.jit(world.placed)(*arrays)
+    found = {"reset": float(np.abs(np.asarray(obs) - start).max()), "obs": 0.0, "reward": 0.0, "qpos": 0.0, "size": 1.0}
+    low, high = (np.nan_to_num(side, posinf=1, neginf=-1) for side in simulator.bounds)
+    step, rng = jax.jit(world.step), np.random.default_rng(0)
+    for _ in range(steps):
+        actions = rng.uniform(low, high, (members, task.action_size)).astype(np.float32)
+        seen, rewards, ended = simulator.step(actions, np.ones(members, bool))
+        state, obs, earned, over = step(state, actions)
+        assert (np.asarray(over) == ended).all()
+        qpos = np.stack([data.qpos for data in simulator.data])
+        for what, ours, theirs in (("obs", obs, seen), ("reward", earned, rewards), ("qpos", state.qpos, qpos)):
+            found[what] = max(found[what], float(np.abs(np.asarray(ours) - theirs).max()))
+        found["size"] = max(found["size"], float(np.abs(seen).max()))
+    assert not any(np.any(value) for value in world.trouble(state).values())
+    return found
+
+
+def cases(impl: str) -> list[Any]:
+    marks = needs_mjx if impl == "jax" else needs_warp
+    return [
+        pytest.param(name, impl, marks=[marks] if (name, impl) == (QUICK, "jax") else [marks, pytest.mark.slow])
+        for name in (MUJOCO if impl == "jax" else ["halfcheetah", "dm-hopper-hop", "ant"])
+        if name != ELSEWHERE
+    ]
+
+
+@pytest.mark.parametrize(("name", "impl"), [*cases("jax"), *cases("warp")])
+def test_three_steps_are_those_of_c_mujoco(name: str, impl: str) -> None:
+    """To 1e-3 in the joints, and of observations 1e-3 of the largest: single precision, three steps, contacts."""
+    found = compared(name, impl)
+    assert found["reset"] < 1e-3 * found["size"]
+    assert found["qpos"] < 1e-3
+    assert found["obs"] < 1e-3 * found["size"]
+    assert found["reward"] < 1e-2
+
+
+@needs_mjx
+def test_terrain_that_is_new_in_every_episode_is_refused() -> None:
+    with pytest.raises(UsageError, match="'dm-quadruped-escape' needs `engine=cpu`: its terrain is new"):
+        make_world(quell.tasks.get(ELSEWHERE), Device())
+
+
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(quell.errors.EXTRAS, "mjx", "no_such_module")
+    with pytest.raises(MissingExtra, match=r"pip install 'quell\[mjx\]'"):
+        make_world(quell.tasks.get("halfcheetah"), Device())
+
+
+@needs_mjx
+def test_warp_has_an_extra_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(quell.errors.EXTRAS, "mjx-warp", "no_such_module")
+    with pytest.raises(MissingExtra, match=r"pip install 'quell\[mjx-warp\]'"):
+        make_world(quell.tasks.get("halfcheetah"), Device(impl="warp"))
