@@ -190,6 +190,15 @@ def test_mean_differences_over_tasks(spreads: Array) -> None:
     share(hits, 2000)
 
 
+def test_mean_differences_by_hand() -> None:
+    """One task: Student's. Two with variance 1 of three seeds each: four degrees of freedom, error sqrt(2/3)/2."""
+    one = np.array([1.0, 2.0, 3.0])
+    assert stats.mean_over_tasks({"a": one}).high == pytest.approx(stats.t_interval(one).high)
+    both = stats.mean_over_tasks({"a": one, "b": one + 10})
+    assert both.value == pytest.approx(7)
+    assert both.high - 7 == pytest.approx(student.ppf(0.975, 4) * math.sqrt(2 / 3) / 2)
+
+
 @pytest.mark.parametrize("kind", ["level", "of all kinds", "decided", "two tasks"])
 def test_shares_of_seeds_won(kind: str) -> None:
     """Seeds against the same seeds: coin throws, of another coin on each task."""
