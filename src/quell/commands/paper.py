@@ -175,8 +175,10 @@ def _show(jobs: list[Job], due: list[Job], count: int, out: Path) -> None:
     show(("<task", "steps", "runs"), [(task, f"{steps:,}", str(each)) for (task, steps), each in runs.items()])
     total = sum(job.config.steps for job in due)
     tell(f"{len(jobs)} runs, {len(jobs) - len(due)} of them done; {total:,} steps to go, {count} runs at a time")
-    if due and (said := expected(out, due)):
-        tell(said)
+    hours, unknown = expected(out, due)
+    if hours:
+        rest = f", and {', '.join(unknown)}, of which none was timed" if unknown else ""
+        tell(f"about {hours:.2g} core-hours, at the pace of such runs in {str(out)!r}{rest}")
 
 
 def _conclude(jobs: list[Job], outcomes: list[Outcome], code: int) -> int:

@@ -15,19 +15,14 @@ def core_hours(group: Path) -> float:
     return sum(map(_seconds, read_timings(group / TIMINGS))) / 3600
 
 
-def expected(out: Path, due: Sequence[Job]) -> str:
-    """A sentence: core-hours that runs would take, at the median pace of runs of their task and method in a folder.
-
-    Where the method was never timed on a task, that of all methods there; nothing where no task was.
+def expected(out: Path, due: Sequence[Job]) -> tuple[float, list[str]]:
+    """Core-hours that runs would take, at the median pace of runs of their task and method in a folder; tasks that none
+    is known of. Where the method was never timed on a task, the slowest one there counts.
     """
     paces = _paces(row for path in sorted(out.glob(f"*/{TIMINGS}")) for row in read_timings(path))
     known = {job.title: pace for job in due if (pace := _pace(paces, job.config.task, job.config.method)) is not None}
-    if not known:
-        return ""
     hours = sum(known[job.title] * job.config.steps for job in due if job.title in known) / 3600
-    unknown = sorted({job.config.task for job in due if job.title not in known})
-    rest = f", and {', '.join(unknown)}, of which none was timed" if unknown else ""
-    return f"about {hours:.2g} core-hours, at the pace of such runs in {str(out)!r}{rest}"
+    return hours, sorted({job.config.task for job in due if job.title not in known})
 
 
 def _pace(paces: Mapping[tuple[str, str], float], task: str, method: str) -> float | None:
