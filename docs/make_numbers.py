@@ -239,6 +239,26 @@ def clock() -> str:
     return table(["task", "row", "steps of an iteration", "ms per 1,000 steps", "time beside ES"], rows)
 
 
+def since(commit: str) -> str:
+    """Time of whole iterations beside another commit's: clock, and processor time of all processes."""
+    rows = []
+    for name, one in facts(f"throughput/since-{commit}.json")["times"].items():
+        ratios = ["{:.3f} [{:.3f}, {:.3f}]".format(*one[of]) for of in ("clock", "processor")]
+        rows.append([name, f"{one['old ms']:.0f}, {one['new ms']:.0f}", *ratios])
+    return table(["row", "ms, old and new", "new / old, clock", "new / old, processor time"], rows)
+
+
+def bits(commit: str) -> str:
+    """How many combinations still train to the same bits, by task, and what is different."""
+    rows = []
+    for task, found in facts(f"throughput/since-{commit}.json")["bits"].items():
+        other = [name for name, one in found.items() if "same" not in one]
+        ray = sum(name.endswith("on Ray") for name in found)
+        same = f"{len(found) - len(other)} of {len(found)}"
+        rows.append([task, same, str(ray), ", ".join(other)])
+    return table(["task", "same bits", "of them on Ray", "different"], rows)
+
+
 def physics() -> str:
     """Microseconds of a step of a worker's simulator, stage by stage left out."""
     rows = []
@@ -364,8 +384,8 @@ def peers() -> str:
 PARTS: dict[str, Callable[..., str]] = {
     **{part.__name__: part for part in (above, reached, mean, seeds, left, slower)},
     **{part.__name__: part for part in (ours, gap, seedwise, against, ratio, cost, chosen, luck, missing)},
-    **{part.__name__: part for part in (contents, natural, shaped, size, normalisation, clock, physics, soak, model)},
-    "strategies": strategies,
+    **{part.__name__: part for part in (contents, natural, shaped, size, normalisation, clock, since, bits)},
+    **{part.__name__: part for part in (physics, soak, model, strategies)},
     **{part.__name__: part for part in (regimes, law, runs, untrained, seconds)},
 }
 
