@@ -191,6 +191,8 @@ def _drawn(draw: Callable[..., Any], *given: Any) -> Any:
     except UsageError:
         raise
     except Exception as error:
+        if "pygame is not installed" in str(error):  # Gymnasium's own error, of its simple environments
+            raise MissingExtra("video", "drawing this environment") from error
         chosen = os.environ.get("MUJOCO_GL", "its default renderer")
         raise QuellError(f"drawing failed with {chosen} ({error}): {WHAT_TO_INSTALL}") from error
 
