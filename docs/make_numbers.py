@@ -347,6 +347,13 @@ def untrained() -> str:
     return starts(facts("initial-policy/untrained.json"))
 
 
+def habits() -> str:
+    """What those who come from other libraries type, and what came of it."""
+    tried = facts("habits/habits.json")["habits"]
+    rows = [[name, one["outcome"], one["said"].replace("|", "\\|")] for name, one in tried.items()]
+    return table(["typed", "outcome", "the line that was printed or said"], rows)
+
+
 def seconds() -> str:
     """Seconds to a score."""
     from seconds import OUT, read, table
@@ -386,7 +393,7 @@ PARTS: dict[str, Callable[..., str]] = {
     **{part.__name__: part for part in (ours, gap, seedwise, against, ratio, cost, chosen, luck, missing)},
     **{part.__name__: part for part in (contents, natural, shaped, size, normalisation, clock, since, bits)},
     **{part.__name__: part for part in (physics, soak, model, strategies)},
-    **{part.__name__: part for part in (regimes, law, runs, untrained, seconds)},
+    **{part.__name__: part for part in (regimes, law, runs, untrained, habits, seconds)},
 }
 
 

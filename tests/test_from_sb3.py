@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
+import habits
 import pytest
 
 import quell
@@ -19,6 +21,19 @@ NAMED = [row[0] for row in ROWS if len(row) == 3 and row[2].startswith(("named",
 def test_the_page_has_the_habits() -> None:
     assert len(ROWS) >= 30
     assert len(NAMED) >= 18
+
+
+def test_habits_were_tried_and_none_failed() -> None:
+    """results/habits is of the lines of benchmarks/habits.py, carried out where Stable-Baselines3 is installed."""
+    found = json.loads(habits.OUT.read_text())["habits"]
+    assert [*found] == [*habits.PYTHON, *habits.COMMANDS]
+    assert {one["outcome"] for one in found.values()} == {"works", "answered"}
+    assert found["sb3: evaluate_policy(policy, env)"] == {"outcome": "works", "said": "500.0 ± 0.0"}
+
+
+def test_a_population_is_counted_in_pairs() -> None:
+    with pytest.raises(UsageError, match=r"called 'pairs' here \(a pair is two members"):
+        quell.train("CartPole-v1", method="es", popsize=200)  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("word", sorted({*re.findall(r"`(\w+)=", " ".join(NAMED))} - {"model"}))

@@ -83,6 +83,13 @@ def test_gif_needs_no_ffmpeg_and_mp4_says_so(tmp_path: Path, monkeypatch: pytest
         film(result, tmp_path / "film.mp4")
 
 
+def test_an_environment_that_needs_pygame_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gymnasium's own advice is for its own extra; the renderer of MuJoCo has nothing to do with it."""
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    with pytest.raises(UsageError, match=r"drawing this environment needs .* pip install 'quell\[video\]'"):
+        film(quell.load("zoo:gym:CartPole-v1"), tmp_path / "film.gif", seconds=0.1)
+
+
 def test_a_task_without_pictures_is_refused(tmp_path: Path) -> None:
     from linear_gaussian import LinearGaussian
 

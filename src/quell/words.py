@@ -120,7 +120,8 @@ RESULT = {
 def called_here(name: str, known: Collection[str], shown: Callable[[str], str], *, flags: bool) -> str | None:
     """A sentence on what another library's word stands for here; None if it is unknown."""
     if there := [one for one in ELSEWHERE.get(name, ()) if one in known]:
-        return f"it is called {shown(there[0])} here"
+        size = " (a pair is two members of the population)" if there[0] == "pairs" else ""
+        return f"it is called {shown(there[0])} here{size}"
     if name not in SENTENCES:
         return None
     return as_flags(SENTENCES[name][1]) if flags else SENTENCES[name][0]

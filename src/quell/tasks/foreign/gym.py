@@ -244,7 +244,10 @@ def _hint(env_id: str, error: Exception) -> str:
             f"gym:{one}" for one in gymnasium.registry if one.rpartition("-")[0] == env_id.rpartition("-")[0]
         )
         return f"; there are: {known}"
-    newest = {spec.name: spec.id for spec in sorted(gymnasium.registry.values(), key=lambda spec: spec.version or 0)}
+    newest = {
+        (spec.namespace, spec.name): spec.id
+        for spec in sorted(gymnasium.registry.values(), key=lambda spec: spec.version or 0)
+    }
     close = did_you_mean(env_id, newest.values())
     return close or f"; a package that registers it would have to be imported. {advice}"
 
