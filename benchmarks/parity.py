@@ -26,6 +26,7 @@ from scipy.stats import ttest_ind
 
 import quell
 from quell import zoo
+from quell.cache import keep_compiled
 from quell.errors import QuellError
 from quell.keys import Purpose, generator
 from quell.policy import GaussianPolicy
@@ -58,54 +59,62 @@ class Arguments:
 
 def main() -> None:
     asked = tyro.cli(Arguments, description=__doc__)
+    keep_compiled()
     found: dict[str, Any] = {}
     if asked.json is not None and asked.json.exists():
         found = json.loads(asked.json.read_text())["tasks"]
     print(f"{'':26}" + "".join(f"{f'|dq| {n}':>12}{f'|do| {n}':>12}" for n in LOOKS) + "   returns C, MJX, difference")
-    for name in asked.tasks or [name for name in names() if isinstance(get(name), MujocoTask)]:
-        if name in found:
-            continue
-        try:
-            found[name] = one = compared(asked, name)
-        except QuellError as error:
-            found[name] = one = {"refused": str(error)}
-        print(f"{name:26}{told(one)}", flush=True)
-        if asked.json is not None:
-            asked.json.parent.mkdir(parents=True, exist_ok=True)
-            options = {key: value for key, value in asdict(asked).items() if key not in ("json", "tasks")}
-            asked.json.write_text(json.dumps({"asked": options, **machine(), "tasks": found}, indent=1))
+    chosen = asked.tasks or [name for name in names() if isinstance(get(name), MujocoTask)]
+    for part in (stepped, returned) if asked.episodes else (stepped,):
+        for name in chosen:
+            own = found.setdefault(name, {})
+            if part.__name__ in own or "refused" in own:
+                continue
+            started = time.perf_counter()
+            try:
+                own[part.__name__] = part(asked, name)
+            except QuellError as error:
+                own["refused"] = str(error)
+            seconds = time.perf_counter() - started
+            print(f"{name:26}{told(own)}   ({seconds:.0f} s)", flush=True)
+            if asked.json is not None:
+                asked.json.parent.mkdir(parents=True, exist_ok=True)
+                options = {key: value for key, value in asdict(asked).items() if key not in ("json", "tasks")}
+                asked.json.write_text(json.dumps({"asked": options, **machine(), "tasks": found}, indent=1))
 
 
 def told(one: dict[str, Any]) -> str:
     if "refused" in one:
         return f"  {one['refused']}"
-    steps = "".join(f"{at['qpos']:12.1e}{at['obs']:12.1e}" for at in one["after"].values())
-    if "returns" not in one:
+    steps = "".join(f"{at['qpos']:12.1e}{at['obs']:12.1e}" for at in one["stepped"]["after"].values())
+    if "returned" not in one:
         return steps
-    gap, low, high = one["returns"]["difference"]
-    means = [f"{np.mean(one['returns'][side]):.1f}" for side in ("c", "mjx")]
+    gap, low, high = one["returned"]["difference"]
+    means = [f"{np.mean(one['returned'][side]):.1f}" for side in ("c", "mjx")]
     return f"{steps}   {', '.join(means)}, {gap:.1f} [{low:.1f}, {high:.1f}]"
 
 
-def compared(asked: Arguments, name: str) -> dict[str, Any]:
-    started = time.perf_counter()
+def device(asked: Arguments) -> Device:
     settings: Any = {"impl": asked.impl, "iterations": asked.iterations, "ls_iterations": asked.ls_iterations}
-    found: dict[str, Any] = stepped(get(name), Device(**settings), asked)
-    if asked.episodes:
-        policy, whose = policy_for(name, asked.horizon)
-        returns = {
-            side: quell.evaluate(policy, episodes=asked.episodes, seed=200, engine=engine).returns.tolist()
-            for side, engine in (("c", quell.Cpu()), ("mjx", Device(**settings)))
-        }
-        interval = ttest_ind(returns["mjx"], returns["c"], equal_var=False).confidence_interval()
-        gap = [float(np.mean(returns["mjx"]) - np.mean(returns["c"])), float(interval.low), float(interval.high)]
-        found["returns"] = {**returns, "difference": gap, "policy": whose, "horizon": policy.task.horizon}
-    return {**found, "seconds": time.perf_counter() - started}
+    return Device(**settings)
 
 
-def stepped(task: Any, settings: Device, asked: Arguments) -> dict[str, Any]:
+def returned(asked: Arguments, name: str) -> dict[str, Any]:
+    """What the same policy returns on both."""
+    policy, whose = policy_for(name, asked.horizon)
+    returns = {
+        side: quell.evaluate(policy, episodes=asked.episodes, seed=200, engine=engine).returns.tolist()
+        for side, engine in (("c", quell.Cpu()), ("mjx", device(asked)))
+    }
+    interval = ttest_ind(returns["mjx"], returns["c"], equal_var=False).confidence_interval()
+    gap = [float(np.mean(returns["mjx"]) - np.mean(returns["c"])), float(interval.low), float(interval.high)]
+    return {**returns, "difference": gap, "policy": whose, "horizon": policy.task.horizon}
+
+
+def stepped(asked: Arguments, name: str) -> dict[str, Any]:
     """Largest differences after so many steps."""
-    world, count = MjxWorld(task, settings), asked.worlds
+    task: Any = get(name)
+    world, count = MjxWorld(task, device(asked)), asked.worlds
     simulator = task.simulator(count)
     start = simulator.reset([generator(200, Purpose.FRESH_ENVIRONMENT, k) for k in range(count)])
     states = [np.stack([getattr(data, field) for data in simulator.data]) for field in ("qpos", "qvel", "act")]

@@ -4,7 +4,7 @@ import copy
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,8 +62,7 @@ class Shape:
     """The divergence that sigma follows from, where it does."""
 
 
-@dataclass(frozen=True)
-class Factored:
+class Factored(NamedTuple):
     """Parameters of m members that share theta: W + A B' for each weight matrix W, all else a member's own."""
 
     theta: Array  # [d] float32

@@ -14,7 +14,7 @@ from quell.estimate import Estimate, Needs, Problem, Rows, batch_variance, compa
 from quell.estimate.returns import Shaping, shaped_fitness
 from quell.perturb import Kind, draw_of, sigma_of
 from quell.perturb.gaussian import Gaussian
-from quell.types import Array, Batch, Pair, State, Sums, namespace
+from quell.types import Batch, Pair, State, Sums, namespace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,20 +45,23 @@ class Es:
 
     def combine(self, problem: Problem, sums: Sums, rows: Rows, state: State) -> Estimate:
         count, xp = sums["count"], namespace(sums["count"])
-        total, squares = self._total(problem, rows) if problem.directions.factored else (sums["x"], sums["xx"])
+        if problem.directions.factored and "x" not in sums:
+            sums = sums | self.weighted(problem, rows)
+        total, squares = sums["x"], sums["xx"]
         (variance,), learned = batch_variance(problem, state, [total], [squares], count)
         metrics = {"variance/method": variance}
         if type(problem.directions) is Gaussian:  # what other directions save is not to be seen from their own batches
             metrics = compared(variance, variance)
         return Estimate((total / xp.maximum(count, 1)).astype(np.float32), state | learned, metrics)
 
-    def _total(self, problem: Problem, rows: Rows) -> tuple[Array, Array]:
-        """(sum_i X_i, sum_i |X_i|^2) of directions that are never formed, from the weights of all pairs."""
+    def weighted(self, problem: Problem, rows: Rows) -> Sums:
+        """The sums of X_i and |X_i|^2 of directions that are never formed, from the weights of all pairs."""
         episodes, directions, xp = rows.episodes, problem.directions, namespace(rows.pairs["good"])
         assert episodes is not None
         weights = rows.pairs["fitness"] / (2 * sigma_of(directions, episodes.shape))
         weights = xp.where(rows.pairs["good"][:, None], weights, 0.0)
-        return directions.combine(draw_of(problem.policy, problem.seed, episodes), weights, episodes.shape)
+        draw = draw_of(problem.policy, problem.seed, episodes)
+        return dict(zip(("x", "xx"), directions.combine(draw, weights, episodes.shape), strict=True))
 
 
 def pair_score(xp: Any, values: Any, pair: Pair, directions: Kind) -> Any:

@@ -131,7 +131,9 @@ class LowRank(Directions):
     def _weighted(self, draw: Draw, pairs: Array, times: Array) -> tuple[Array, Any]:
         """(sum_i t_i eps_i [d], sum_i t_i^2 |eps_i|^2) of some pairs."""
         xp, sums, norms = namespace(times), [], 0.0
-        for part in self.several(draw, pairs).values():
+        parts = self.several(draw, pairs)
+        for name in [one[0] for one in draw.layout] or list(parts):  # what JAX mapped has another order
+            part = parts[name]
             norms = norms + _squares(xp, part)
             if isinstance(part, tuple):
                 left, right = part

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,12 +17,14 @@ import pytest
 import quell
 import quell.tasks
 from quell.errors import EngineFailure, QuellError, UsageError
-from quell.estimate import Problem
-from quell.keys import Stream
-from quell.perturb import Unperturbed
+from quell.estimate import Problem, estimate
+from quell.estimate.reduce import sum_by_loop
+from quell.keys import Stream, root
+from quell.perturb import Unperturbed, draw_of
 from quell.perturb.gaussian import Gaussian
+from quell.perturb.low_rank import LowRank
 from quell.policy import Policy
-from quell.rollout.device import Device
+from quell.rollout.device import Device, directions
 from quell.rollout.device import engine as device_engine
 from quell.rollout.device.engine import DeviceEngine
 from quell.rollout.device.worlds import World
@@ -29,7 +32,7 @@ from quell.stats import mean
 from quell.tasks.lqr import linear_return, riccati_gains
 from quell.training.iteration import Trainer
 from quell.training.methods import make_config
-from quell.types import Episodes
+from quell.types import Batch, Episodes, Sums, Trajectories
 
 SHORT = {"horizon": 12, "pairs": 3, "steps": 10_000, "eval_every": 0, "batch_steps": 0}
 COMPILED: list[str] = []
@@ -164,6 +167,79 @@ def test_an_iteration_as_one_program_is_that_of_its_stages(compiled: list[str]) 
 )
 def test_every_traceable_method_is_that_of_its_stages(method: str, settings: dict[str, Any]) -> None:
     assert max(moved_both_ways(method, settings, iterations=3)) < 5e-3
+
+
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        ("es", {}),
+        *(
+            pytest.param(method, settings, marks=pytest.mark.slow)
+            for method, settings in [
+                ("ars", {}),
+                ("cv", {}),
+                ("cv", {"coefficients": "layers"}),
+                ("natural-cv", {"estimator.metric": "parameters"}),
+                ("trpo", {"estimator.line_search": False}),
+            ]
+        ),
+    ],
+)
+def test_a_gradient_is_that_of_numpy_on_the_same_batch(
+    method: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In double precision, pair by pair, as the CPU engine sums: to 1e-4 of its length, in two batches. The step is a
+    thousandth of the gradient, so that the program's gradient is how far theta went."""
+    numbers = {**SHORT, "step": "sgd", "step.lr": 1e-3, "policy.output_scale": 0.01, "policy.init_std": 0.3}
+    config = make_config("lqr", method, overrides={**numbers, **settings})
+    trainer = Trainer(config, Device())
+    engine, problem, state = trainer.engine, trainer.problem, trainer.initial_state()
+    assert isinstance(engine, DeviceEngine)
+    for _ in range(2):
+        moved, _ = trainer.iterate(state)
+        looks = {"record": config.estimator.needs.trajectories}
+        shared = {"shared_reset": config.shared_reset, "shared_noise": config.shared_noise}
+        episodes = Episodes.of_pairs(state.iteration, 3, **looks, **shared)
+        theta, memory = (
+            np.asarray(state.theta),
+            {name: np.asarray(a, np.float64) for name, a in state.estimator.items()},
+        )
+        rollouts = engine.rollout(theta, episodes, state.obs if config.normalise_obs else None)
+        if engine._paths:
+            paths = Trajectories(*(np.asarray(engine._paths[name]) for name in ("obs", "actions")))
+            rollouts = dataclasses.replace(rollouts, trajectories=paths)
+        address = draw_of(problem.policy, root(config.seed), episodes)
+        eps = [np.asarray(directions.both(problem.directions, address, pair, None)) for pair in range(3)]
+        monkeypatch.setattr("quell.estimate.reduce.directions_of", lambda _, __, pair, eps=eps: eps[pair])
+
+        def total(estimator: Any, batch: Batch, rows: Any, theta: Any) -> Sums:
+            (sums,) = sum_by_loop(estimator, problem, batch, rows, theta).values()
+            return sums
+
+        found = estimate(config.estimator, problem, Batch(theta, episodes, rollouts), memory, total=total)
+        gradient = (np.asarray(moved.theta, np.float64) - theta) / 1e-3
+        length = np.linalg.norm(found.gradient)
+        assert length > 1e-2
+        assert np.linalg.norm(gradient - found.gradient) < 1e-4 * length
+        state = moved
+
+
+def test_low_rank_directions_drawn_on_the_device_are_summed_as_they_are_played() -> None:
+    policy, kind = Policy(4, 2, hidden=(6,)), LowRank(sigma=0.1, rank=2)
+    episodes = Episodes.of_pairs(3, 70)
+    draw, weights = draw_of(policy, root(0), episodes), np.random.default_rng(0).standard_normal((70, 2)).astype("f4")
+    eps = np.asarray(jax.vmap(lambda pair: directions.both(kind, draw, pair, None))(jnp.arange(70)))
+    total, squares = jax.jit(lambda weights: kind.combine(draw, weights))(weights)
+    each = (weights[:, :, None] * eps).sum(axis=1)
+    np.testing.assert_allclose(total, each.sum(axis=0), atol=1e-4)
+    assert float(squares) == pytest.approx(np.square(each).sum(), rel=1e-4)
+    theta, obs = policy.init(np.random.default_rng(1)), np.random.default_rng(2).standard_normal((6, 4)).astype("f4")
+    pair, sign = np.array([0, 0, 1, 1, 2, 2]), np.array([1, -1, 1, -1, 1, -1])
+    acting = directions.parameters(kind, draw, jnp.asarray(theta), jnp.asarray(pair), jnp.asarray(sign), None)
+    dense = theta + np.float32(0.1) * eps[pair, (sign < 0).astype(int)]
+    np.testing.assert_allclose(
+        directions.outputs(policy, acting, obs), directions.outputs(policy, jnp.asarray(dense), obs), atol=1e-5
+    )
 
 
 @pytest.mark.slow

@@ -24,10 +24,12 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from quell import keys
 from quell.cache import keep_compiled
-from quell.errors import EngineFailure
+from quell.errors import EngineFailure, UsageError
 from quell.estimate import Estimator, Problem, Rows
+from quell.estimate.reduce import forms
 from quell.keys import Purpose
 from quell.perturb import draw_of
+from quell.registry import name_of
 from quell.rollout import Engine, Played, Stages
 from quell.rollout.device import Device, directions
 from quell.rollout.device.play import Asked, Setting, play
@@ -104,6 +106,9 @@ class DeviceEngine(Engine):
     def total(self, estimator: Estimator, batch: Batch, rows: Rows, theta: Array) -> Sums:
         """The sum of the terms of all pairs of the batch just run, in single precision."""
         assert self._rollouts is not None
+        if not (forms(estimator, self.problem) or hasattr(estimator, "weighted")):
+            lacks = "has no `weighted`, which sums directions that are drawn on the device"
+            raise UsageError(f"estimator {name_of(estimator)} {lacks}: take `engine=cpu`, or other directions")
         count, episodes = len(self._rollouts.steps) // 2, batch.episodes
         behind = count - batch.pairs
         if behind:
@@ -127,7 +132,7 @@ class DeviceEngine(Engine):
         episodes = dataclasses.replace(episodes, **facts)
         paths = Trajectories(told["paths"]["obs"], told["paths"]["actions"]) if "actions" in told["paths"] else None
         rollouts = Rollouts(told["steps"][:, None], told["steps"], told["steps"] > 0, paths, NO_SUMS)
-        batch, rows = Batch(told["theta"], episodes, rollouts), Rows(told["pairs"], told["shared"])
+        batch, rows = Batch(told["theta"], episodes, rollouts), Rows(told["pairs"], told["shared"], episodes)
         together = self._together
         return summed(
             estimator, problem, batch, rows, told["theta"], eps=told["eps"], together=together, devices=self.devices

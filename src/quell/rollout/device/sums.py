@@ -39,6 +39,9 @@ def summed(
         pairs |= {name: array.reshape(-1, 2, *array.shape[1:]) for name, array in vars(paths).items()}
     told = {"pairs": pairs, "rows": rows.pairs, "number": jnp.arange(count)}
     some = _Some(estimator, problem, batch, rows, theta)
+    if not forms(estimator, problem):  # the directions are those of this program, and so is their weighted sum
+        own: Any = estimator
+        return some(told) | own.weighted(problem, rows)
     if groups == 1 and count == each * devices:
         return some(told)
     told = jax.tree.map(lambda array: _grouped(array, devices, groups, each), told)
