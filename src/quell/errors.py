@@ -51,7 +51,7 @@ EXTRAS = {
     **{"dm": "dm_control", "robo": "pybullet_envs_gymnasium", "box2d": "Box2D"},
     **{name: name for name in ("envpool", "ray", "wandb", "mlflow", "onnx")},
     "tune": "optuna",
-    **{"mjx": "mujoco.mjx", "mjx-warp": "warp"},
+    **{"mjx": "mujoco.mjx", "mjx-warp": "warp", "brax": "brax", "playground": "mujoco_playground"},
 }
 """Optional dependency group -> the module that shows whether it is installed."""
 NEWER_PYTHON = {
@@ -158,9 +158,13 @@ def resuming(folder: Path, task: str) -> str:
     return f"quell resume {shlex.quote(shown(folder))}{trust}"
 
 
+LIBRARIES = ("gym:", "envpool:", "brax:", "playground:")
+"""How names of tasks begin that are other libraries'."""
+
+
 def is_users_own(task: str) -> bool:
     """Whether a task's name is that of an environment which its user has to pass again: own:Class, module:function."""
-    return ":" in task and not task.startswith(("gym:", "envpool:"))
+    return ":" in task and not task.startswith(LIBRARIES)
 
 
 def flag(name: str) -> str:

@@ -113,6 +113,8 @@ def _flat(history: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _trouble(history: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if full := sum(count > 0 for count in known(history, "trouble/overflow")):
+        yield f"in {_iterations(full)} contacts found no room, and were left out of the physics: raise --contacts"
     if history and (count := history[-1].get("trouble/total")):
         yield f"trouble in {_iterations(count)} (see trouble/* in metrics.jsonl)"
 

@@ -60,6 +60,7 @@ METRICS: dict[str, str] = {
     "trouble/cv_dropped": "1 when the policy gradient overflowed and the batch fell back to plain ES.",
     "trouble/skipped": "1 when no finite gradient could be formed, or no step with sound numbers and a divergence "
     "within its limit: nothing was changed.",
+    "trouble/overflow": "Episodes in which contacts found no room (`--engine device --impl warp`): raise --contacts.",
     "cluster/workers": "Ray workers at hand.",
     "cluster/lost": "Ray workers lost in this session (dead, silent or overdue); others did their work.",
     "cluster/reissued": "Pieces of work given to a second worker in this session.",

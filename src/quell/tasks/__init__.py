@@ -15,7 +15,11 @@ __all__ = ["MujocoTask", "Simulator", "Task", "from_env", "from_given", "get", "
 
 VERSIONED = re.compile(r"(?:[\w.-]+/)?[\w.-]+-v\d+")
 """How Gymnasium's ids look."""
-FOREIGN = {"gym:": "foreign.gym", "envpool:": "foreign.envpool"}  # names that stand for environments of other libraries
+FOREIGN = {
+    **{"gym:": ("foreign.gym", "from_id"), "envpool:": ("foreign.envpool", "from_id")},
+    **{f"{name}:": ("foreign.accelerated", f"from_{name}") for name in ("brax", "playground")},
+}
+"""How names begin that stand for environments of other libraries -> module and function that make the task."""
 
 
 @functools.cache
@@ -46,9 +50,12 @@ def get(name: str, **settings: Any) -> Task:
     the same task itself, as for HalfCheetah-v5, that is taken, unless there are settings for Gymnasium's."""
     if "horizon" in settings:
         settings["horizon"] = whole("horizon", settings["horizon"], least=1)
-    for prefix, module in FOREIGN.items():
+    for prefix, (module, function) in FOREIGN.items():
         if name.startswith(prefix):
-            return importlib.import_module(f"{__name__}.{module}").from_id(name.removeprefix(prefix), **settings)
+            made: Task = getattr(importlib.import_module(f"{__name__}.{module}"), function)(
+                name.removeprefix(prefix), **settings
+            )
+            return made
     if name.startswith("own:"):
         again = "quell.load(path, env=make_env), quell.resume(path, env=make_env) or --trust-import my_module:make_env"
         raise UsageError(f"{name} is a script's own environment: pass it again, as in {again}")
@@ -69,9 +76,9 @@ def get(name: str, **settings: Any) -> Task:
             if (original := task().original or "").startswith("gymnasium:"):
                 hint += f" (gym:{original.partition(':')[2]} takes those of Gymnasium's)"
             raise UsageError(f"task {name!r} has no setting {key!r}{hint}; it has: {', '.join(allowed)}")
-    made = tidy(task(**settings))
-    check(made, "task_settings.")
-    return made
+    own: Task = tidy(task(**settings))
+    check(own, "task_settings.")
+    return own
 
 
 def from_given(given: Any, horizon: Any = None) -> Task:

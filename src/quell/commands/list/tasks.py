@@ -25,7 +25,8 @@ def main(arguments: list[str]) -> int:
     parsed = parse(Arguments, arguments, prog="quell list tasks")
     tasks = [get(name) for name in parsed.tasks or names()]
     show(("<task", "obs", "action", "horizon", "<engine", "<extra", "<"), map(_row, tasks))
-    tell("\nAlso: any id of Gymnasium's, such as CartPole-v1 (in records gym:CartPole-v1), and envpool:ID.")
+    tell("\nAlso: any id of Gymnasium's, such as CartPole-v1 (in records gym:CartPole-v1), and envpool:ID;")
+    tell("with --engine device also brax:NAME and playground:NAME.")
     return 0
 
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from quell.errors import UsageError
 from quell.tasks.arrays import ArrayTask
 from quell.tasks.base import MujocoTask, Task
+from quell.tasks.foreign.accelerated import AcceleratedTask
 from quell.types import Array
 
 
@@ -47,4 +48,8 @@ def make_world(task: Task, settings: Any) -> World:
         from quell.rollout.device.worlds.arrays import ArrayWorld
 
         return ArrayWorld(task)
+    if isinstance(task, AcceleratedTask):
+        from quell.rollout.device.worlds.accelerated import AcceleratedWorld
+
+        return AcceleratedWorld(task)
     raise UsageError(f"task {task.name!r} does not run on `engine=device`: use `engine=cpu`")
