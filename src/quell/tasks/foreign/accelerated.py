@@ -12,7 +12,7 @@ from quell.tasks.base import Array, Task
 
 @dataclass(frozen=True, kw_only=True)
 class AcceleratedTask(Task):
-    """An environment with `reset(key)` and `step(state, action)` as functions of JAX arrays; actions are from -1 to 1."""
+    """An environment with `reset(key)` and `step(state, action)` as functions of JAX arrays; actions in -1..1."""
 
     engine = "jax"
     can_terminate = True
