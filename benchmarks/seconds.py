@@ -1,6 +1,7 @@
 """Wall seconds from the start of a process until its policy earns a score, and keeps earning it.
 
     python benchmarks/seconds.py [--tasks halfcheetah hopper ...] [--methods natural-cv trpo ppo es ars] [--seeds 10]
+    python benchmarks/seconds.py --untimed ...
     python benchmarks/seconds.py --judge
     python benchmarks/seconds.py --table
 
@@ -10,9 +11,13 @@ episodes have earned 0.9 of the task's highest target for 20,000 steps, and a th
 `--steps`. If other programs had more than `--idle` cores meanwhile, it is not counted, and is repeated the next time.
 The command can be stopped at any time and goes on where it was.
 
-The second plays, whenever there is time, 20 fresh episodes with mean actions of the policies kept: of all whose
+The second trains the same way on a machine that is shared, one worker and no clock: a seed gives the same policies
+whatever else is going on. A seed that was not timed is given the seconds that the timed runs of its task and method
+took for as many steps (the median).
+
+The third plays, whenever there is time, 20 fresh episodes with mean actions of the policies kept: of all whose
 training episodes earned 0.3 of a target or more until the targets are reached, and of some others for the curve. A
-score is reached at the first of two policies in a row that are at or above the target. The third prints the table.
+score is reached at the first of two policies in a row that are at or above the target. The fourth prints the table.
 
 Other libraries: benchmarks/peers.py.
 """
@@ -62,6 +67,7 @@ def main() -> None:
     parser.add_argument("--idle", type=float, default=0.15, help="cores that others may use")
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--kept", type=Path, default=Path("runs/seconds"), help="where policies are kept")
+    parser.add_argument("--untimed", action="store_true", help="what is reached after how many steps, at any load")
     parser.add_argument("--judge", action="store_true", help="evaluate the policies kept")
     parser.add_argument("--table", action="store_true", help="only print what is there")
     given = parser.parse_args()
@@ -77,8 +83,9 @@ def campaign(given: argparse.Namespace) -> None:
     given.out.parent.mkdir(parents=True, exist_ok=True)
     given.kept.mkdir(parents=True, exist_ok=True)
     changed = given.set if json.loads(given.set) else ""
+    clock = {"timed": not given.untimed}
     cases = [
-        {"task": task, "method": f"{method} {changed}".strip(), "seed": seed, "steps": given.steps}
+        {"task": task, "method": f"{method} {changed}".strip(), "seed": seed, "steps": given.steps, **clock}
         for seed in range(given.first_seed, given.first_seed + given.seeds)
         for task in given.tasks
         for method in given.methods
@@ -87,7 +94,7 @@ def campaign(given: argparse.Namespace) -> None:
         if any(case.items() <= row.items() for row in read(given.out)):
             continue
         row, others = timed({**case, "kept": str(kept(given.kept, case))})
-        if others > given.idle:
+        if others > given.idle and not given.untimed:
             print(f"not counted, others had {others:.2f} cores: {case}", flush=True)
             continue
         with gzip.open(given.out, "at") as out:
@@ -117,8 +124,8 @@ def _own() -> float:
 
 
 def kept(folder: Path, case: Run) -> Path:
-    name = "".join(c if c.isalnum() or c == "-" else "_" for c in f"{case['task']}-{case['method']}-{case['seed']}")
-    return folder / f"{name}.npz"
+    name = f"{case['task']}-{case['method']}-{case['seed']}{'' if case['timed'] else '-untimed'}"
+    return folder / f"{''.join(c if c.isalnum() or c == '-' else '_' for c in name)}.npz"
 
 
 def child(case: Run) -> None:
@@ -146,6 +153,7 @@ def child(case: Run) -> None:
 
     settings = {"seed": case["seed"], "steps": case["steps"], "eval_every": 0, **json.loads(changed or "{}")}
     out = Path(case["kept"]).parent / "folders"
+    settings |= {} if case["timed"] else {"workers": 1}
     quell.train(task, method=method, out=out, name=f"{time.time_ns()}", progress=False, callbacks=Keeps(), **settings)
     seconds, steps, earned, thetas, stats = zip(*policies, strict=True)
     arrays: dict[str, Any] = {"seconds": seconds, "steps": steps, "earned": earned, "theta": np.stack(thetas)}
@@ -157,14 +165,30 @@ def child(case: Run) -> None:
 def judge(out: Path, folder: Path) -> None:
     """Add to every run what its policies earn, where that is not known and the policies are there."""
     for row in read(out):
-        if "curve" not in row and (path := kept(folder, row)).exists():
-            curve = judged(row, dict(np.load(path)))
-            print(
-                row["task"], row["method"], row["seed"], [reached(curve, t) for t in TARGETS[row["task"]]], flush=True
-            )
-            rows = [{**one, "curve": curve} if one == row else one for one in read(out)]
-            with gzip.open(out, "wt") as file:
-                file.writelines(json.dumps(one) + "\n" for one in rows)
+        if "curve" in row or not (path := kept(folder, row)).exists():
+            continue
+        arrays = dict(np.load(path))
+        twin = next((one for one in read(out) if "curve" in one and case_of(one) == case_of(row)), None)
+        curve = judged(row, arrays) if twin is None else alike(arrays, twin, dict(np.load(kept(folder, twin))))
+        print(*case_of(row), [reached(curve, t) for t in TARGETS[row["task"]]], flush=True)
+        rows = [{**one, "curve": curve} if one == row else one for one in read(out)]
+        with gzip.open(out, "wt") as file:
+            file.writelines(json.dumps(one) + "\n" for one in rows)
+
+
+def case_of(row: Run) -> tuple[str, str, int]:
+    return row["task"], row["method"], row["seed"]
+
+
+def alike(arrays: dict[str, Any], twin: Run, same: dict[str, Any]) -> list[list[Any]]:
+    """What the policies of the same seed earned when it was trained before: they are the same, bit for bit."""
+    count = min(len(arrays["theta"]), len(same["theta"]))
+    assert (arrays["theta"][:count] == same["theta"][:count]).all()
+    scores = {steps: score for _, steps, score in twin["curve"]}
+    return [
+        [round(float(t), 2), int(n), scores.get(int(n))]
+        for t, n in zip(arrays["seconds"], arrays["steps"], strict=True)
+    ]
 
 
 def judged(row: Run, arrays: dict[str, Any]) -> list[list[Any]]:
@@ -215,7 +239,7 @@ def read(path: Path) -> list[Run]:
 
 
 def groups(rows: Iterable[Run]) -> Iterator[tuple[str, float, str, list[Run]]]:
-    """(task, target, method, its runs), of those that are judged."""
+    """(task, target, method, its runs), of those that are judged; those that were not timed have the others' pace."""
     found: dict[tuple[str, str], list[Run]] = {}
     for row in rows:
         if "curve" in row:
@@ -223,16 +247,34 @@ def groups(rows: Iterable[Run]) -> Iterator[tuple[str, float, str, list[Run]]]:
     for task, targets in TARGETS.items():
         for target in targets:
             for (of, method), runs in found.items():
-                if of == task:
-                    yield task, target, method, runs
+                if of == task and any(run["timed"] for run in runs):
+                    yield task, target, method, paced(runs)
+
+
+def paced(runs: list[Run]) -> list[Run]:
+    """One run per seed, timed if there is one; others get the median of the timed runs' seconds for their steps."""
+    clocks = [np.array([point[:2] for point in run["curve"]]) for run in runs if run["timed"]]
+
+    def seconds(steps: int) -> float:
+        """At the speed of a timed run's second half beyond its end."""
+        took = []
+        for clock in clocks:
+            (middle, begun), (end, last) = clock[len(clock) // 2], clock[-1]
+            beyond = max(0.0, steps - last) * (end - middle) / max(last - begun, 1.0)
+            took.append(float(np.interp(steps, clock[:, 1], clock[:, 0])) + beyond)
+        return round(statistics.median(took), 2)
+
+    chosen = {run["seed"]: run for run in runs if not run["timed"]} | {run["seed"]: run for run in runs if run["timed"]}
+    return [
+        run if run["timed"] else {**run, "curve": [[seconds(n), n, score] for _, n, score in run["curve"]]}
+        for run in (chosen[seed] for seed in sorted(chosen))
+    ]
 
 
 def table(rows: Iterable[Run]) -> str:
     """Median, range and how many seeds got there, of each task and method."""
-    lines = [
-        "| task | score | method | seconds (median) | range | reached | steps (median) | steps/s | first iteration |",
-        "|---" * 9 + "|",
-    ]
+    heads = ["task", "score", "method", "seconds, median", "range", "reached", "timed", "steps, median", "steps/s"]
+    lines = [f"| {' | '.join([*heads, 'first iteration'])} |", "|---" * 10 + "|"]
     for task, target, method, runs in groups(rows):
         # A run that did not get there counts as longer than any that did.
         seconds = sorted(reached(run["curve"], target) or math.inf for run in runs)
@@ -245,10 +287,16 @@ def table(rows: Iterable[Run]) -> str:
         middle = statistics.median(seconds)
         took = f"{middle:.1f}" if middle < math.inf else f"not within {runs[0]['steps']:,} steps"
         ends = f"{there[0]:.1f} to {there[-1]:.1f}" if there else ""
-        speed = statistics.median(run["ended"] / (run["spent"] - run["first"]) for run in runs)
-        first = statistics.median(run["first"] for run in runs)
+        clocked = [run for run in runs if run["timed"]]
+        speed = statistics.median(run["ended"] / (run["spent"] - run["first"]) for run in clocked)
+        first = statistics.median(run["first"] for run in clocked)
         cells = [task, f"{target:g}", method, took, ends, f"{len(there)} of {len(runs)}"]
-        cells += [f"{statistics.median(steps):,.0f}" if steps else "", f"{speed:,.0f}", f"{first:.1f}"]
+        cells += [
+            str(len(clocked)),
+            f"{statistics.median(steps):,.0f}" if steps else "",
+            f"{speed:,.0f}",
+            f"{first:.1f}",
+        ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -32,6 +32,7 @@ BENCHMARK = ROOT / "results" / "benchmark"
 METHODS = {"natural-cv": "natural-cv", "trpo": "TRPO", "ppo": "PPO", "es": "ES", "ars": "ARS"}
 TASKS = ("halfcheetah", "hopper", "walker2d", "swimmer", "dm-cheetah-run", "gym:LunarLander-v3")
 RACED = ("halfcheetah", "hopper", "walker2d")
+PEER = "sb3-ppo"
 
 
 def table(found: Grid) -> str:
@@ -84,20 +85,29 @@ def ties(found: Grid) -> str:
 
 
 def speed() -> str:
-    """Seconds from the shell to a score."""
-    told, seeds = [], set()
-    for task, target, method, runs in groups(read_seconds(SECONDS)):
-        if method == "natural-cv":
-            took = statistics.median(reached(run["curve"], target) or math.inf for run in runs)
-            told.append(f"{target:g} on `{task}` after {took:.1f}")
-            seeds.add(len({run["seed"] for run in runs}))
-    if not told:  # until the benchmark of seconds has records
+    """Seconds from the shell to a score: of each method the median, and of the default the range."""
+    ours = {(task, target, method): runs for task, target, method, runs in groups(read_seconds(SECONDS))}
+    if not ours:  # until the benchmark of seconds has records
         million = median_seconds(BENCHMARK)["halfcheetah", "natural-cv"]
         return f"A million steps of `halfcheetah` take the default {million:.0f} seconds on one core."
-    return (
-        f"From the shell, on two cores, the default earns {', '.join(told[:-1])} and {told[-1]} seconds "
-        f"(medians of {min(seeds)} fresh seeds; [how measured, and the others](results/seconds/README.md))."
-    )
+    theirs = curves(read_peers(PEERS))
+    rows = []
+    for task, target in dict.fromkeys((task, target) for task, target, _ in ours if task in RACED):
+        runs = [[run["curve"] for run in ours.get((task, target, method), [])] for method in METHODS]
+        runs.append([[list(point) for point in run] for run in theirs.get((task, PEER), [])])
+        rows.append([f"`{task}` {target:g}", *(took(one, target) for one in runs)])
+    heads = ["seconds from the shell to", *METHODS.values(), "sb3 PPO"]
+    return "\n".join(markdown_lines(heads, rows))
+
+
+def took(runs: list[Any], target: float) -> str:
+    """Median seconds; in brackets how many of the runs got there, if not all did."""
+    if not runs:
+        return ""
+    found = [reached(run, target) for run in runs]
+    there, middle = sum(one is not None for one in found), statistics.median(one or math.inf for one in found)
+    share = "" if there == len(runs) else f" ({there} of {len(runs)})"
+    return (f"{middle:.1f}" if middle < 100 else f"{middle:.0f}" if middle < math.inf else "–") + share
 
 
 def parts() -> dict[str, Callable[[], str]]:
@@ -118,11 +128,11 @@ def page(text: str) -> str:
 def figure(path: Path) -> None:
     """Score against seconds from the shell: medians and ranges over seeds, a single run of another library dotted."""
     panels: dict[str, dict[str, list[Any]]] = {task: {} for task in RACED}
-    for row in read_seconds(SECONDS):
-        if row["task"] in panels and "curve" in row:
-            panels[row["task"]].setdefault(row["method"], []).append(row["curve"])
-    for (task, method), runs in curves(read_peers(PEERS)).items():
-        panels[task][method] = runs
+    for task, _, method, runs in groups(read_seconds(SECONDS)):
+        if task in panels:
+            panels[task][method] = [run["curve"] for run in runs]
+    for (task, method), found in curves(read_peers(PEERS)).items():
+        panels[task][method] = found
     score_against_seconds(panels, {task: TARGETS[task] for task in RACED}, path)
 
 
