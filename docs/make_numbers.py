@@ -89,7 +89,7 @@ def seeds(task: str, method: str) -> str:
 
 CAMPAIGNS = {
     **{"full": "paper-large-start-1", "large": "paper-large-start-1000000", "small": "paper-1000000"},
-    **{"selection": "paper-selection-500000", "runaway": "paper-300000", "columns": "paper-500000"},
+    "selection": "paper-selection-500000",
 }
 """Name -> folder below results/paper."""
 

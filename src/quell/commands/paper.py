@@ -137,7 +137,10 @@ def planned(parsed: Arguments) -> list[Job]:
 
 
 def _runs(parsed: Arguments, tasks: Sequence[str], columns: Sequence[str]) -> list[tuple[int, str, str]]:
-    """(seed, task, column) of every run: all columns on the same seeds, or those of `selection` on disjoint ones."""
+    """(seed, task, column) of every run: all columns on the same seeds, or those of `selection` on disjoint ones.
+
+    Set k has seeds k, k + 9, k + 18, ..., so that sets stay disjoint, and done, as they grow.
+    """
     if parsed.entry != "selection":
         check_number(parsed.seeds * len(tasks) * len(columns), "seeds", parsed.seeds)
         return list(itertools.product(range(parsed.seeds), tasks, columns))
@@ -146,7 +149,7 @@ def _runs(parsed: Arguments, tasks: Sequence[str], columns: Sequence[str]) -> li
     found = []
     for seed, task, number in itertools.product(range(parsed.seeds), tasks, range(len(SELECTION))):
         own = [column for place, column in sets if place == number] + (["es"] if "es" in columns else [])
-        found += [(number * parsed.seeds + seed, task, column) for column in own]
+        found += [(number + len(SELECTION) * seed, task, column) for column in own]
     return found
 
 
