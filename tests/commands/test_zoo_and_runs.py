@@ -117,7 +117,7 @@ def test_the_runs_of_seeds_and_sweeps_share_a_line(
     def listed(*folder: str) -> dict[str, list[str]]:
         assert main(["list", "runs", *folder]) == 0
         rows = [re.split("  +", line) for line in capsys.readouterr().out.splitlines()[1:]]
-        return {name: cells for name, *cells in rows}
+        return {name: cells for name, *cells, _age in rows}
 
     seen = listed()
     assert seen.keys() == {"runs/lqr-302/es/seed0", "runs/seeds/lqr-302-es", str(sweep)}
