@@ -31,6 +31,7 @@ FREE_TO_CHANGE = ("steps", "target", "max_trouble", *SAVING)
 RECORDED_PACKAGES = (
     *("quell", "jax", "jaxlib", "optax", "numpy", "scipy", "mujoco", "gymnasium"),
     *("dm_control", "envpool", "pybullet", "Box2D", "ray"),
+    *("mujoco-mjx", "warp-lang", "brax", "playground"),
 )
 _COMPONENT = re.compile(r"[^./\0][^/\0]{0,199}")
 

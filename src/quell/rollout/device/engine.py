@@ -67,6 +67,7 @@ class DeviceEngine(Engine):
         self._rollouts: Rollouts | None = None
         self._eps: Any = None
         self._trouble: dict[str, float] = {}
+        self._roots: dict[int, Any] = {}
 
     # What other engines do too, for evaluations, measurements, and estimators that no program can hold.
 
@@ -95,7 +96,7 @@ class DeviceEngine(Engine):
         found = self._run(key, partial(self._play, setting), asked, pair, sign)
         self._paths = {name: found.pop(name)[0] for name in ("obs", "actions") if name in found}
         steps = np.asarray(found["steps"][0], np.int64)
-        self._count_trouble(found)
+        self._trouble = _troubles(found)
         states = None
         if episodes.states:
             states = np.asarray(_spread(self._paths["obs"], jnp.asarray(steps), episodes.states))
@@ -118,7 +119,7 @@ class DeviceEngine(Engine):
             for name, array in rows.pairs.items()
         }
         told = {"pairs": own, "shared": jax.tree.map(_single, rows.shared), "theta": jnp.asarray(theta, np.float32)}
-        told |= {"iteration": jnp.int32(episodes.iteration), "root": keys.root(self.problem.seed)}
+        told |= {"iteration": jnp.int32(episodes.iteration), "root": self._root(self.problem.seed)}
         told |= {"shape": directions.packed(episodes.shape), "eps": self._eps, "paths": self._paths}
         told |= {"steps": jnp.asarray(self._rollouts.steps, np.int32), "block": _numbers(episodes.block)}
         key = ("total", estimator, episodes.stream, len(episodes.block))
@@ -174,15 +175,16 @@ class DeviceEngine(Engine):
         whole = partial(self._iterated, first, states[0], episodes)
         found = self._run(key, whole, _joined(asked), told)
         facts = jax.device_get({name: found[name] for name in ("row", "returns", "steps", "terminated", "obs", "nats")})
-        self._count_trouble(jax.device_get({n: value for n, value in found.items() if n.startswith("trouble.")}))
-        after = []
+        trouble = {name: np.asarray(value) for name, value in found.items() if name.startswith("trouble.")}
+        self._trouble, after = {}, []
         for k, (one, state) in enumerate(zip(stages, states, strict=True)):
             own = jax.tree.map(
                 lambda array, k=k: array[k], {name: found[name] for name in ("theta", "step", "estimator")}
             )
             moved = dataclasses.replace(state, **own)
             seen = jax.tree.map(lambda array, k=k: array[k], facts)
-            after.append(one.following(state, moved, seen["row"], _counted(state, seen, started)))
+            row = seen["row"] | _troubles({name: value[k] for name, value in trouble.items()})
+            after.append(one.following(state, moved, row, _counted(state, seen, started)))
         return after
 
     def _iterated(self, stages: Stages[Any], state: Any, episodes: Episodes, asked: Asked, told: dict[str, Any]) -> Any:
@@ -250,6 +252,12 @@ class DeviceEngine(Engine):
         """Pairs of a group."""
         return None if self._settings.chunk is None else max(1, self._settings.chunk // 2)
 
+    def _root(self, seed: int) -> Any:
+        """The key of a seed."""
+        if seed not in self._roots:
+            self._roots[seed] = keys.root(seed)
+        return self._roots[seed]
+
     def _setting(self, problem: Problem, episodes: Episodes) -> Setting:
         perturbed = any(sign for _, sign in episodes.members) and bool(problem.directions.sigma)
         draw = draw_of(problem.policy, problem.seed, episodes)
@@ -264,7 +272,7 @@ class DeviceEngine(Engine):
         purposes = [environment, action, direction or Purpose.DIRECTION]
         return Asked(
             theta=jnp.asarray(theta, np.float32)[None],
-            root=keys.root(self.problem.seed if seed is None else seed)[None],
+            root=self._root(self.problem.seed if seed is None else seed)[None],
             iteration=jnp.asarray([episodes.iteration], np.int32),
             centre=jnp.asarray(centre, np.float32)[None],
             scale=jnp.asarray(scale, np.float32)[None],
@@ -312,7 +320,7 @@ class DeviceEngine(Engine):
                 PROGRAMS[address] = compiled  # the latest one is last
                 while len(PROGRAMS) > KEPT:
                     del PROGRAMS[next(iter(PROGRAMS))]
-            return compiled(*arguments)
+            return jax.block_until_ready(compiled(*arguments))  # here, where a full device can be explained
 
     def _compile(self, name: str, program: Callable[..., Any], arguments: Any) -> Any:
         if not self._noted:
@@ -320,7 +328,8 @@ class DeviceEngine(Engine):
             self.tell(NO_ACCELERATOR)
         started, what = time.perf_counter(), WHAT[name]
         self.tell(f"compiling {what} (once; the first time on a machine takes longest)")
-        compiled = jax.jit(program).lower(*arguments).compile()
+        with jax.default_matmul_precision("highest"):  # physics in tensor cores' 10 bits is another physics
+            compiled = jax.jit(program).lower(*arguments).compile()
         self.tell(f"compiled {what} in {time.perf_counter() - started:.1f} s")
         return compiled
 
@@ -336,9 +345,11 @@ class DeviceEngine(Engine):
             fewer = f"`chunk={now // 2 or 1}`" if now else "`chunk=1024`, or half the members of a device,"
             raise EngineFailure(f"the device is out of memory: {fewer} has fewer members play at a time") from None
 
-    def _count_trouble(self, found: dict[str, Any]) -> None:
-        names = [name for name in found if name.startswith("trouble.")]
-        self._trouble = {f"trouble/{name.removeprefix('trouble.')}": float(np.sum(found[name])) for name in names}
+
+def _troubles(found: dict[str, Any]) -> dict[str, float]:
+    """How many episodes had trouble, as a run's metrics tell it."""
+    named = {name.replace("trouble.", "trouble/"): value for name, value in found.items()}
+    return {name: float(np.sum(value)) for name, value in named.items() if name.startswith("trouble/")}
 
 
 @dataclass(frozen=True)
