@@ -1,7 +1,6 @@
 """Every task trains with every method: two short iterations each, through the real engine.
 
-All pairs of a task and a method in `make test-all`, with both presets; in `make test` every task and every method, one
-method and preset a task.
+All pairs of a task and a method in `make test-all`; in `make test` every task and every method, one method a task.
 """
 
 from __future__ import annotations
@@ -63,14 +62,13 @@ def test_the_quick_run_has_every_method() -> None:
 
 @pytest.mark.parametrize("name", TASKS)
 def test_task_with_a_method(name: str) -> None:
-    train_with([one(name)], name, PRESETS[TASKS.index(name) % 2])
+    train_with([one(name)], name)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("name", [*TASKS, "dm-quadruped-escape"])
-def test_task_with_every_method(name: str, preset: Preset) -> None:
-    assert train_with(possible(name), name, preset) < len(METHODS), "engines are shared"
+def test_task_with_every_method(name: str) -> None:
+    assert train_with(possible(name), name) < len(METHODS), "engines are shared"
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -93,21 +91,21 @@ def test_both_presets_train_the_same_strategies(method: str) -> None:
     assert trained[0] == trained[1]
 
 
-def train_with(methods: list[str], name: str, preset: Preset) -> int:
+def train_with(methods: list[str], name: str) -> int:
     """Train with each; how many engines it took."""
     compute = Shared()
     try:
         for method in methods:
-            two_iterations(name, method, preset, compute)
+            two_iterations(name, method, compute)
         return len(compute.engines)
     finally:
         for engine in compute.engines.values():
             engine.close()
 
 
-def two_iterations(name: str, method: str, preset: Preset, compute: Shared) -> None:
+def two_iterations(name: str, method: str, compute: Shared) -> None:
     config = make_config(
-        name, method, preset, overrides={"horizon": 8, "pairs": 2, "batch_steps": 0, "eval_episodes": 1}
+        name, method, overrides={"horizon": 8, "pairs": 2, "batch_steps": 0, "eval_episodes": 1}
     ).validate()
     trainer = Trainer(config, compute)
     state = trainer.initial_state()
