@@ -1,17 +1,24 @@
 """Where ES wins, where the policy gradient does, and whether one estimator is near the better of the two everywhere.
 
-    python benchmarks/regimes.py [--tasks halfcheetah] [--policies linear] [--delays 1 1000] [--seeds 5]
+    python benchmarks/regimes.py [--tasks halfcheetah] [--policies linear] [--delays 1 1000] [--seeds 8]
+    python benchmarks/regimes.py --methods cv-fixed-size cv-least-variance ... --tasks halfcheetah hopper swimmer
     python benchmarks/regimes.py --tables
 
 Trains every method in every cell (task, policy, delay of rewards); what is done is not done again, and a run that was
-interrupted is continued. Then it writes results/regimes/table.md and map.png from all records. Methods have one setting
-for all cells, found on seeds from 100 to 199; the map has seeds from 200 up.
+interrupted is continued. Then it writes results/regimes/table.md, ablation.md and map.png from all records.
+
+    cv   method adam-cv as it comes: one setting for all cells
+    pg   the policy gradient alone, with the same natural steps; it is told the delay, and has settings for some cells
+    es   method es with its tuned preset, which has settings for most of these tasks
+
+All of them were found on seeds from 100 to 199 (results/regimes/tuning); the map has seeds from 210 up.
 """
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,42 +26,52 @@ from typing import Any
 import numpy as np
 import tyro
 
+from quell import tasks
 from quell.campaign.plan import Job
 from quell.campaign.runner import Runner
 from quell.config import Config, parse_value
 from quell.figures.style import LOOKS as STYLES
 from quell.figures.style import new_figure, save, style_axes
 from quell.runs import archive
+from quell.runs.files import as_facts
 from quell.runs.record import Record, read_group
-from quell.stats import t_interval
+from quell.stats import Interval, percentile_interval, probability_of_improvement, t_interval, times_drawn, verdict
 from quell.terminal.campaign import CampaignDisplay
 from quell.training.methods import make_config
 
 RESULTS = Path(__file__).parent.parent / "results" / "regimes"
-TASKS = ("halfcheetah", "swimmer", "hopper")
+TASKS = ("halfcheetah", "hopper", "swimmer", "walker2d", "dm-cheetah-run", "dm-cartpole-swingup")
 POLICIES: dict[str, tuple[int, ...]] = {"linear": (), "2x32": (32, 32)}
 DELAYS = (1, 50, 1000)
-COMMON: dict[str, Any] = {
-    **{"pairs": 2, "batch_steps": 4000, "step": "natural", "step.kl": 0.1, "step.schedule": "linear"},
-    **{"policy.activation": "tanh", "policy.output_scale": 0.1, "policy.learn_std": True, "policy.init_std": 0.37},
-    **{"normalise_obs": False, "shared_reset": True, "eval_every": 0},
+FIRST = 210
+Settings = dict[str, Any]
+
+EVERYWHERE: Settings = {"eval_every": 0}
+NEAR: Settings = {"gamma": 0.995, "trace": 0.97}
+FAR: Settings = {"gamma": 1.0, "trace": 1.0}
+PG: dict[int, Settings] = {1: NEAR, 50: NEAR, 1000: FAR}
+"""Delay -> discount of the policy gradient alone, which is told it."""
+PG_ON: dict[tuple[str, int], Settings] = {
+    **{("swimmer", 1): FAR, ("swimmer", 50): FAR},
+    ("halfcheetah", 1000): {"policy.init_std": 0.15},
 }
-METHODS: dict[str, tuple[str, dict[str, Any]]] = {
-    "es": ("natural-cv", {"estimator": "es", "directions": "fisher", "directions.nats": 1.0}),
-    "pg": ("trpo", {"critic.updates": 100}),
-    "cv": (
+"""(task, delay) -> what did better there."""
+VARIANTS: dict[str, tuple[str, Settings]] = {
+    "cv-natural": (
         "natural-cv",
         {
-            **{"estimator.coefficients": "mse", "critic.updates": 100, "policy.init_std": 0.15},
-            **{"directions": "fisher", "directions.nats": 1.0, "directions.least": 0.05},
+            **{"directions": "fisher", "directions.nats": 1.0, "directions.least": 0.05, "directions.sigma": 0.02},
+            **{"estimator.coefficients": "mse", "estimator.coefficients.allow": 0.5, **NEAR, "pairs": 2},
+            **{"batch_steps": 4000, "policy.init_std": 0.15, "normalise_obs": False, "critic.updates": 100},
+            **{"step.kl": 0.1, "step.schedule": "linear"},
         },
     ),
+    "cv-least-variance": ("adam-cv", {"estimator.coefficients.strict": 1e9}),
+    "pg-adam": ("adam-cv", {"estimator.coefficients": "fixed"}),
 }
-"""Name -> method of quell that it is made of, and its settings. All take the same natural steps."""
-NEAR = {"gamma": 0.995, "trace": 0.97}
-FAR = {"gamma": 1.0, "trace": 1.0}
-DISCOUNTS: dict[int, dict[str, Any]] = {1: NEAR, 50: {"gamma": 0.995, "trace": 1.0}}
-"""Delay -> discount of the policy gradient, alone and in CV alike; where it is not said, none."""
+"""Ablations: CV with shaped directions whose size follows ES's worth, and natural steps; CV that heeds no bias; and its
+policy gradient alone, at the same perturbed members."""
+METHODS = ("es", "pg", "cv")
 
 
 @dataclass
@@ -64,9 +81,10 @@ class Arguments:
     tasks: tuple[str, ...] = TASKS
     policies: tuple[str, ...] = tuple(POLICIES)
     delays: tuple[int, ...] = DELAYS
-    methods: tuple[str, ...] = tuple(METHODS)
-    seeds: int = 5
-    first: int = 200
+    methods: tuple[str, ...] = METHODS
+    """es, pg, cv, and ablations of cv by their names."""
+    seeds: int = 8
+    first: int = FIRST
     """The first seed."""
     steps: int = 400_000
     episodes: int = 20
@@ -86,11 +104,20 @@ class Arguments:
 def config(
     task: str, policy: str, delay: int, method: str, seed: int, steps: int, other: Mapping[str, Any] | None = None
 ) -> Config:
-    base, own = METHODS[method]
-    asked = {**COMMON, **own, "policy.hidden": POLICIES[policy], "delay": delay, "seed": seed, "steps": steps}
-    if method != "es":
-        asked |= DISCOUNTS.get(delay, FAR)
-    return make_config(task, base, "tuned", {**asked, **(other or {})}).validate()
+    base, own = made_of(task, delay, method)
+    cell = {"policy.hidden": POLICIES[policy], "delay": delay, "seed": seed, "steps": steps}
+    return make_config(task, base, "tuned", {**EVERYWHERE, **own, **cell, **(other or {})}).validate()
+
+
+def made_of(task: str, delay: int, method: str) -> tuple[str, Settings]:
+    """quell's method, and its settings in this cell."""
+    if method == "es":
+        return "es", {}
+    if method == "pg":
+        same = {"policy.init_std": 0.37, "normalise_obs": False, "critic.updates": 100, "policy.learn_std": True}
+        steps = {"pairs": 2, "batch_steps": 4000, "step.kl": 0.1, "step.schedule": "linear", "shared_reset": True}
+        return "trpo", {**same, **steps, **PG[delay], **PG_ON.get((task, delay), {})}
+    return VARIANTS.get(method, ("adam-cv", {}))
 
 
 def plan(wanted: Arguments) -> list[Job]:
@@ -110,64 +137,211 @@ def plan(wanted: Arguments) -> list[Job]:
 
 
 Cell = tuple[str, str, int]
+Found = Mapping[Cell, Mapping[str, list[float]]]
 
 
-def cells(records: list[Record]) -> dict[Cell, dict[str, list[float]]]:
-    """(task, policy, delay) -> method -> scores; what ES earned stands in every delay's cell."""
+def cells(records: Sequence[Record]) -> dict[Cell, dict[str, list[float]]]:
+    """(task, policy, delay) -> method -> scores by seed; what ES earned stands in every delay's cell."""
     found: dict[Cell, dict[str, list[float]]] = {}
-    for record in records:
+    for record in sorted(records, key=lambda one: one.config.seed):
         policy, paid, method = record.label.split("-", 2)
         cell = record.config.task, policy, int(paid.removeprefix("delay"))
         found.setdefault(cell, {}).setdefault(method, []).append(record.return_mean_action)
     for (task, policy, _), of in list(found.items()):
-        for (other, same, delay), there in found.items():
-            if (task, policy) == (other, same) and "es" in of and delay != 0:
+        for (other, same, _), there in found.items():
+            if (task, policy) == (other, same) and "es" in of:
                 there.setdefault("es", of["es"])
-    return dict(sorted(found.items()))
+    order = [*TASKS, *sorted({task for task, _, _ in found} - {*TASKS})]
+    return dict(
+        sorted(found.items(), key=lambda one: (list(POLICIES).index(one[0][1]), order.index(one[0][0]), one[0][2]))
+    )
 
 
-def table(records: list[Record]) -> str:
-    """Mean and 95% interval of every method in every cell, and CV as a share of the better of the other two."""
-    order = list(METHODS)
-    found = cells(records)
-    names = sorted({name for of in found.values() for name in of}, key=lambda one: [*order, one].index(one))
-    lines = ["| task | policy | delay | " + " | ".join(names) + " | CV over the better |"]
-    lines += ["|---" * (len(names) + 4) + "|"]
+def mapped(found: Found) -> dict[Cell, dict[str, list[float]]]:
+    """The same with the map's methods alone, where CV was run."""
+    return {cell: {name: of[name] for name in METHODS if name in of} for cell, of in found.items() if "cv" in of}
+
+
+def table(records: Sequence[Record], weights: Sequence[Mapping[str, Any]] = ()) -> str:
+    """Mean and 95% interval of every method in every cell, CV beside the better of the other two, and ES's weight."""
+    found = mapped(cells(records))
+    head = ["task", "policy", "delay", *(name.upper() for name in METHODS), "CV over the better", "CV to it"]
+    lines = ["| " + " | ".join([*head, "ES's weight"]) + " |", "|---" * (len(head) + 1) + "|"]
     for (task, policy, delay), of in found.items():
-        shown = [_scores(of[name]) if name in of else "" for name in names]
-        others = [float(np.mean(of[name])) for name in ("es", "pg") if name in of]
-        share = f"{np.mean(of['cv']) / max(others):.2f}" if "cv" in of and len(others) == 2 and max(others) > 0 else ""
-        lines.append("| " + " | ".join([task, policy, str(delay), *shown, share]) + " |")
+        shown = [_scores(of[name]) if name in of else "not run" for name in METHODS]
+        shown += [*_beside(of), _weight(weights, (task, policy, delay))]
+        lines.append("| " + " | ".join([task, policy, str(delay), *shown]) + " |")
     return "\n".join(lines) + "\n"
 
 
-def _scores(values: list[float]) -> str:
+def not_run(records: Sequence[Record]) -> str:
+    """The cells of the map that were not run, in words."""
+    there = mapped(cells(records))
+    missing = [(task, policy) for policy in POLICIES for task in TASKS if (task, policy, DELAYS[0]) not in there]
+    return ", ".join(f"{task} {policy}" for task, policy in missing) or "none"
+
+
+def _scores(values: Sequence[float]) -> str:
     if len(values) < 2:
         return f"{values[0]:.0f} (1)"
     interval = t_interval(values)
     return f"{interval.value:.0f} [{interval.low:.0f}, {interval.high:.0f}] ({len(values)})"
 
 
-def draw(found: Mapping[Cell, Mapping[str, list[float]]], path: Path) -> None:
-    """A panel per task and policy: score against delay, with 95% intervals."""
-    panels = list(dict.fromkeys((task, policy) for task, policy, _ in found))
-    figure = new_figure(3.6 * len(panels), 3.2)
-    for axes, (task, policy) in zip(np.atleast_1d(figure.subplots(1, len(panels))), panels, strict=True):
-        delays = sorted(delay for one, other, delay in found if (one, other) == (task, policy))
-        for method, look in LOOKS.items():
-            there = [(at, found[task, policy, at][method]) for at in delays if method in found[task, policy, at]]
-            ends = [t_interval(values) if len(values) > 1 else None for _, values in there]
-            x = [delays.index(at) + 0.06 * list(LOOKS).index(method) for at, _ in there]
-            means = [float(np.mean(values)) for _, values in there]
-            axes.plot(x, means, look.line, color=look.colour, marker="o", markersize=4, label=method.upper())
-            for place, interval in zip(x, ends, strict=True):
-                if interval is not None:
-                    axes.plot([place, place], [interval.low, interval.high], color=look.colour, linewidth=1)
-        axes.set_xticks(range(len(delays)), labels=list(map(str, delays)))
-        axes.set_xlabel("rewards are paid every ... steps")
-        style_axes(axes, f"{task}, {policy}")
-    axes.legend(frameon=False, fontsize=8)
+def _better(of: Mapping[str, Sequence[float]]) -> str:
+    return max((name for name in ("es", "pg") if name in of), key=lambda name: np.mean(of[name]))
+
+
+def _beside(of: Mapping[str, Sequence[float]]) -> list[str]:
+    """(CV's mean of that of the better method, what a rank test says of the two)."""
+    if len(of) < 3:
+        return ["", ""]
+    best = of[_better(of)]
+    return [f"{np.mean(of['cv']) / np.mean(best):.2f}", f"{verdict(of['cv'], best)[1]} {_better(of).upper()}"]
+
+
+def _weight(weights: Sequence[Mapping[str, Any]], cell: Cell) -> str:
+    mine = [one["share"] for one in weights if (one["task"], one["policy"], one["delay"]) == cell]
+    return f"{np.median(mine):.2f}" if mine else ""
+
+
+def pooled(records: Sequence[Record]) -> str:
+    """All cells together, seeds resampled within each: CV against ES, against PG, against the better of the two."""
+    whole = {cell: of for cell, of in mapped(cells(records)).items() if len(of) == 3}
+    lines = ["| cells | how many | P(CV above ES) | P(CV above PG) | P(CV above the better) | CV over the better |"]
+    lines += ["|---|---|---|---|---|---|"]
+    kinds = {"all": whole} | {
+        f"delay {delay}": {cell: of for cell, of in whole.items() if cell[2] == delay} for delay in DELAYS
+    }
+    for name, chosen in kinds.items():
+        if not chosen:
+            continue
+        own = {str(cell): of["cv"] for cell, of in chosen.items()}
+        against = [{str(cell): of[other] for cell, of in chosen.items()} for other in ("es", "pg")]
+        against.append({str(cell): of[_better(of)] for cell, of in chosen.items()})
+        shown = [f"{probability_of_improvement(own, other):.2f}" for other in against]
+        lines.append(f"| {name} | {len(chosen)} | " + " | ".join([*shown, f"{share(chosen):.2f}"]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def share(found: Found, resamples: int = 4000) -> Interval:
+    """Mean over cells of CV's mean score of the better method's, with a stratified bootstrap interval.
+
+    Which method is the better is decided anew in every resample, so that its luck is not counted against CV.
+    """
+    rng = np.random.default_rng(0)
+
+    def means(values: Sequence[float]) -> Any:
+        return times_drawn(rng, len(values), resamples) @ np.asarray(values) / len(values)
+
+    drawn = [means(of["cv"]) / np.maximum(means(of["es"]), means(of["pg"])) for of in found.values()]
+    plain = [np.mean(of["cv"]) / np.mean(of[_better(of)]) for of in found.values()]
+    return percentile_interval(float(np.mean(plain)), np.mean(drawn, axis=0))
+
+
+def ablation(records: Sequence[Record]) -> str:
+    """CV with a part taken away: score in every cell where that was run, and how often CV is above it."""
+    found = cells(records)
+    names = [name for name in VARIANTS if any(name in of for of in found.values())]
+    rows = {cell: of for cell, of in found.items() if any(name in of for name in names)}
+    lines = ["| task | policy | delay | " + " | ".join(["cv", *names]) + " |", "|---" * (len(names) + 4) + "|"]
+    for (task, policy, delay), of in rows.items():
+        shown = [_scores(of[name]) if name in of else "" for name in ["cv", *names]]
+        lines.append("| " + " | ".join([task, policy, str(delay), *shown]) + " |")
+    chances = []
+    for name in names:
+        both = {str(cell): of for cell, of in rows.items() if name in of and "cv" in of}
+        chance = probability_of_improvement(
+            {cell: of["cv"] for cell, of in both.items()}, {cell: of[name] for cell, of in both.items()}
+        )
+        chances.append(f"{chance:.2f}")
+    lines.append("| " + " | ".join(["P(CV above it)", "", "", "", *chances]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+WEIGHTS = "weights.jsonl"
+
+
+def note_weights(jobs: Sequence[Job], out: Path) -> None:
+    """A line for every run of CV: the median of ES's weight in the estimate."""
+    path = out / WEIGHTS
+    lines = dict.fromkeys(path.read_text().splitlines() if path.exists() else ())
+    known = {tuple(json.loads(line)[name] for name in ("task", "policy", "delay", "seed")) for line in lines}
+    for job in jobs:
+        policy, paid, method = job.label.split("-", 2)
+        place = job.config.task, policy, int(paid.removeprefix("delay")), job.config.seed
+        if method != "cv" or place in known or not (metrics := job.folder / "metrics.jsonl").exists():
+            continue
+        rows = [row for line in metrics.read_text().splitlines() if (row := as_facts(line))]
+        shares = [1 + row["eta/mean"] for row in rows if "eta/mean" in row]
+        named = dict(zip(("task", "policy", "delay", "seed"), place, strict=True))
+        lines[json.dumps({**named, "share": round(float(np.median(shares)), 4)})] = None
+    path.write_text("".join(line + "\n" for line in sorted(lines)))
+
+
+def read_weights(out: Path = RESULTS) -> list[dict[str, Any]]:
+    path = out / WEIGHTS
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def weighed(weights: Sequence[Mapping[str, Any]], points: Sequence[Mapping[str, Any]]) -> str:
+    """ES's weight in every cell beside what the law says at the size that perturbations had, and measured noise."""
+    head = "| task | policy | delay | nats | ES's weight | by the law | by measured noise |"
+    lines = [head, "|---" * 7 + "|"]
+    for cell in sorted({(one["task"], one["policy"], one["delay"]) for one in weights}):
+        mine = [one for one in weights if (one["task"], one["policy"], one["delay"]) == cell]
+        nats, own = nats_of(cell[0], cell[1]), float(np.median([one["share"] for one in mine]))
+        said = [_said(point, nats) for point in points if (point["task"], point["policy"], point["delay"]) == cell]
+        shown = [f"{value:.2f}" for value in (said[0] if said else ())] or ["", ""]
+        lines.append("| " + " | ".join([*map(str, cell), f"{nats:.2g}", f"{own:.2f}", *shown]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def nats_of(task: str, policy: str) -> float:
+    """Mean divergence of CV's perturbations on observations of variance 1: sigma^2 (o + 1) a / (2 std^2) of a linear
+    policy; of a network, 1 is said."""
+    made, played = config(task, policy, 1, "cv", FIRST, 1), tasks.get(task)
+    settings: Any = made.policy
+    if settings.hidden:
+        return 1.0
+    return made.directions.sigma**2 * (played.obs_size + 1) * played.action_size / (2 * settings.init_std**2)
+
+
+def _said(point: Mapping[str, Any], nats: float) -> tuple[float, float]:
+    """ES's share by the law and by measured noise beside CV's policy gradient, at a size other than the point's."""
+    (one,) = (one for one in point["beside"] if one["gamma"] == NEAR["gamma"])
+    times = point["nats"] / nats
+    return 1 / (1 + one["predicted"] * times), 1 / (1 + one["measured"]["value"] * times)
+
+
+def draw(found: Found, path: Path) -> None:
+    """A panel per task, a row per policy: score against delay, with 95% intervals."""
+    rows = list(dict.fromkeys(policy for _, policy, _ in found))
+    tasks = list(dict.fromkeys(task for task, _, _ in found))
+    figure = new_figure(2.7 * len(tasks) + 0.6, 2.7 * len(rows) + 0.3)
+    for panels, policy in zip(np.array(figure.subplots(len(rows), len(tasks), squeeze=False)), rows, strict=True):
+        for axes, task in zip(panels, tasks, strict=True):
+            _panel(axes, {delay: of for (one, other, delay), of in found.items() if (one, other) == (task, policy)})
+            style_axes(axes, f"{task}, {policy}")
+    figure.axes[0].legend(frameon=False, fontsize=8)
     save(figure, path)
+
+
+def _panel(axes: Any, found: Mapping[int, Mapping[str, Sequence[float]]]) -> None:
+    delays = sorted(found)
+    if not found:
+        axes.text(0.5, 0.5, "not run", ha="center", transform=axes.transAxes)
+    for number, (method, look) in enumerate(LOOKS.items()):
+        there = [(at, found[at][method]) for at in delays if method in found[at]]
+        x = [delays.index(at) + 0.06 * number for at, _ in there]
+        axes.plot(x, [np.mean(of) for _, of in there], look.line, color=look.colour, marker="o", markersize=4)
+        axes.plot([], [], look.line, color=look.colour, label=method.upper())
+        for place, (_, values) in zip(x, there, strict=True):
+            if len(values) > 1:
+                interval = t_interval(values)
+                axes.plot([place, place], [interval.low, interval.high], color=look.colour, linewidth=1)
+    axes.set_xticks(range(len(delays)), labels=list(map(str, delays)))
+    axes.set_xlabel("rewards are paid every ... steps")
 
 
 LOOKS = {"es": STYLES["es"], "pg": STYLES["pg"], "cv": STYLES["natural-cv"]}
@@ -182,11 +356,13 @@ def main(wanted: Arguments) -> None:
         due = [job for job in jobs if not job.done]
         outcomes = Runner(wanted.jobs, CampaignDisplay({job.title: 1.0 for job in due})).run(due)
         code = any(outcome.status != "done" for outcome in outcomes)
+        note_weights(jobs, wanted.out)
     records = read_group(wanted.out)
-    text = table(records)
+    text = table(records, read_weights(wanted.out))
     (wanted.out / "table.md").write_text(text)
-    if all(len(record.label.split("-")) == 3 for record in records):
-        draw(cells(records), wanted.out / "map.png")
+    (wanted.out / "ablation.md").write_text(ablation(records))
+    if found := mapped(cells(records)):
+        draw(found, wanted.out / "map.png")
     print(text)
     sys.exit(code)
 

@@ -316,12 +316,25 @@ def strategies() -> str:
     return table(["flag", "name", "what it is"], rows)
 
 
-def regimes() -> str:
-    """Scores in every cell of the map."""
+def regimes(part: str = "cells") -> str:
+    """The map: scores in every cell, all cells together, CV with parts taken away, ES's weight, cells not run."""
     sys.path.insert(0, str(ROOT / "benchmarks"))
-    from regimes import table as cells
+    import regimes as made
 
-    return cells(read_group(RESULTS / "regimes"))
+    records = read_group(RESULTS / "regimes")
+    if part == "weights":
+        return made.weighed(made.read_weights(), facts("regimes/law.json"))
+    parts = {"pooled": made.pooled, "ablation": made.ablation, "missing": made.not_run}
+    return parts[part](records) if part in parts else made.table(records, made.read_weights())
+
+
+def advised() -> str:
+    """What `quell advise` says, beside the map."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    import advised as made
+    from regimes import cells, mapped
+
+    return made.table(facts("regimes/advice.json"), mapped(cells(read_group(RESULTS / "regimes"))))
 
 
 def law() -> str:
@@ -393,7 +406,7 @@ PARTS: dict[str, Callable[..., str]] = {
     **{part.__name__: part for part in (ours, gap, seedwise, against, ratio, cost, chosen, luck, missing)},
     **{part.__name__: part for part in (contents, natural, shaped, size, normalisation, clock, since, bits)},
     **{part.__name__: part for part in (physics, soak, model, strategies)},
-    **{part.__name__: part for part in (regimes, law, runs, untrained, habits, seconds)},
+    **{part.__name__: part for part in (regimes, advised, law, runs, untrained, habits, seconds)},
 }
 
 

@@ -16,6 +16,7 @@ class Settings(TypedDict, total=False):
 
     actions: Literal["as-is", "clip", "scale"]
     activation: Literal["relu", "tanh"]
+    allow: float
     b1: float
     b2: float
     baseline: Literal["none", "leave-one-out"]

@@ -136,12 +136,10 @@ class Advice:
         """Flags of `quell train` that follow."""
         discount = f"--gamma {self.best.gamma:g} --trace {self.best.trace:g}"
         if self.verdict == "es":
-            return f"--estimator es --directions fisher --nats {self.nats:g} --step natural"
+            return "--method es"
         if self.verdict == "policy gradient":
             return f"--method natural-cv {discount}"
-        return (
-            f"--method natural-cv --directions fisher --nats {self.nats:g} --least 0.05 --coefficients mse {discount}"
-        )
+        return f"--method adam-cv {discount}"
 
     def __str__(self) -> str:
         best, pay = self.best, {0: "at the end", 1: "at every step"}.get(self.delay, f"every {self.delay} steps")

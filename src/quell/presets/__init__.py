@@ -12,7 +12,7 @@ import functools
 import itertools
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from typing import Any, Protocol
 
@@ -23,7 +23,7 @@ from quell.estimate.actor_critic import ActorCritic
 from quell.estimate.ars import Ars
 from quell.estimate.control_variate import ControlVariate
 from quell.estimate.control_variate.advantages import AdvantageColumn
-from quell.estimate.control_variate.coefficients import LayerCoefficients
+from quell.estimate.control_variate.coefficients import LayerCoefficients, MseCoefficients
 from quell.estimate.es import Es
 from quell.estimate.policy_gradient import PolicyGradient
 from quell.estimate.ppo import Ppo
@@ -90,6 +90,8 @@ class Method:
 
 NATURAL_CV = ControlVariate(shaping="past", columns=AdvantageColumn(), coefficients=LayerCoefficients(), metric="step")
 """The control variate with a critic's advantages, weighed where a natural step feels noise."""
+ADAM_CV = replace(NATURAL_CV, coefficients=MseCoefficients(allow=0.5), metric="parameters")
+"""The same for Adam: weighed by variance + bias^2, in the parameters."""
 
 
 def _methods() -> dict[str, Method]:
@@ -103,6 +105,11 @@ def _methods() -> dict[str, Method]:
             "natural",
             NATURAL_CV,
             step=Natural(),
+        ),
+        "adam-cv": Method(
+            "ES with a critic's control variate and Adam: for rewards at once or at the end, with one setting",
+            "adam",
+            ADAM_CV,
         ),
         "cv": Method("the paper's: ES with the structured control variate (eq. 8)", "es", ControlVariate()),
         "es": Method("evolution strategies, i.i.d. Gaussian directions", "es", Es()),
@@ -138,7 +145,7 @@ def _ppo_of_the_paper() -> dict[str, Method]:
 
 
 METHODS = _methods()
-TITLES = {"natural-cv": "natural CV"}
+TITLES = {"natural-cv": "natural CV", "adam-cv": "Adam CV"}
 """What tables and figures call a method, if not by its name in capitals."""
 
 

@@ -89,6 +89,18 @@ def test_a_policy_gradient_that_sees_nothing_is_left_out() -> None:
     assert metrics["eta/missed_errors"] > 3
 
 
+def test_a_part_that_may_be_missed_counts_for_nothing() -> None:
+    """R = (1 - m) g misses the share m of s: below `allow` it is taken as it is, above what lies beyond it counts."""
+    seen = {0.4: 0.0, 0.5: 0.0, 0.75: 0.5, 1.0: 1.0}
+    for missed, counted in seen.items():
+        state, _ = learned(MseCoefficients(), batches(-missed * GRADIENT, 400, noise=2.0, own=0.5))
+        s, q, p = MseCoefficients(strict=0.0, allow=0.5).signals(state)
+        assert 1 - q[0] / s[0] == pytest.approx(counted, abs=0.15)
+        assert p[0] >= q[0] ** 2 / s[0] - 1e-12
+        plain = MseCoefficients(strict=0.0)
+        assert 1 - plain.signals(state)[1][0] / plain.signals(state)[0][0] == pytest.approx(missed, abs=0.1)
+
+
 def test_only_the_layer_that_is_biased_loses_the_policy_gradient() -> None:
     rule, bias = MseCoefficients(per="layer"), np.array([10.0] * 4 + [0.0] * 2)
     (found,) = rule.coefficients(SPACE, learned(rule, batches(bias, 100))[0])

@@ -191,7 +191,9 @@ class MseCoefficients(Coefficients):
 
     The bias is measured as products of a batch's means with those of earlier batches, whose noise is independent, so
     that it adds nothing: s - q, what R misses, and |E Y|^2. What is not `strict` standard errors above zero is shrunk
-    to nothing, so that an unbiased column keeps the coefficient of least variance. Where R misses all, ES is alone.
+    to nothing, so that an unbiased column keeps the coefficient of least variance. Where R misses all, ES is alone. Of
+    the share (s - q) / s that R misses, `allow` is for free: (share - allow) / (1 - allow) is what counts. A near
+    horizon that sees half of the gradient is worth having (a hopper runs along it, and stands still along ES).
 
     Batches differ in noise by powers of ten, so each counts in units of its own E[XX] + E[RR]: one where a member fell
     apart would else be all that is remembered. The noise of ES falls as the perturbation grows, E[XX] ~ 1 / nats, that
@@ -206,6 +208,8 @@ class MseCoefficients(Coefficients):
     """How much of the past batches' means survives a batch."""
     strict: Annotated[float, COUNT] = 2.0
     """Standard errors that a bias must be above zero to be heeded (0: all of it is)."""
+    allow: Annotated[float, SHARE] = 0.0
+    """Share of the gradient that the policy gradient may miss before any of that is heeded."""
     per: Literal["layer", "whole"] = "whole"
     """Whether each layer has its own coefficient, or all parameters one: a bias is seen sooner in all of them."""
 
@@ -239,6 +243,9 @@ class MseCoefficients(Coefficients):
         sure = xp.maximum(1 - (self.strict / xp.where(errors > 0, errors, 1e-9)) ** 2, 0.0)
         missed, square = found[1] * sure[1], found[2] * sure[2]
         s = xp.maximum(xp.maximum(found[0], missed), TRACE)
+        if self.allow:
+            beyond = xp.maximum(missed - self.allow * s, 0.0) / (1 - self.allow)
+            missed, square = beyond, square * xp.where(beyond > 0, beyond / xp.where(missed > 0, missed, 1.0), 0.0)
         q = s - missed
         return s, q, xp.maximum(s - 2 * missed + square, q * q / s)
 
