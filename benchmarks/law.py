@@ -2,9 +2,10 @@
 
     python benchmarks/law.py [--tasks halfcheetah swimmer hopper] [--steps 40000] [--figure-only]
 
-For every task and policy: trains briefly as benchmarks/regimes.py does (method cv, rewards at every step), and measures
-there (`quell.measure.advice`), with rewards at every step and at the end; two policy gradients at each point, with and
-without a discount. Writes results/regimes/law.json, point by point (what is there is not measured again), and law.png.
+For every task and policy: trains briefly as benchmarks/regimes.py does (cv-natural, rewards at every step), and
+measures there (`quell.measure.advice`), with rewards at every step and at the end; two policy gradients at each point,
+with and without a discount. Writes results/regimes/law.json, point by point (what is there is not measured again), and
+law.png.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from regimes import POLICIES, RESULTS, TASKS, config
+from regimes import POLICIES, RESULTS, config
 
 from quell.api import compute_for, start
 from quell.figures.style import SHADES, new_figure, save, style_axes
 from quell.measure.advice import advise
 
+TASKS = ("halfcheetah", "swimmer", "hopper")
 DELAYS = (1, 1000)
 SEED = 150
 MARKS = {"linear": "o", "2x32": "s"}
@@ -58,7 +60,10 @@ def measured(task: str, policy: str, steps: int, delays: set[int], asked: dict[s
         return []
     with tempfile.TemporaryDirectory() as folder:
         trained = start(
-            config(task, policy, 1, "cv", SEED, steps), compute=compute_for("cpu", 1), out=Path(folder), progress=False
+            config(task, policy, 1, "cv-natural", SEED, steps),
+            compute=compute_for("cpu", 1),
+            out=Path(folder),
+            progress=False,
         )
         rows = []
         for delay in sorted(delays):

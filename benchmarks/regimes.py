@@ -128,7 +128,7 @@ def plan(wanted: Arguments) -> list[Job]:
         for policy in wanted.policies:
             for task in wanted.tasks:
                 for method in wanted.methods:
-                    for delay in wanted.delays[-1:] if method == "es" else wanted.delays:
+                    for delay in (1,) if method == "es" else wanted.delays:
                         label = "-".join(filter(None, (policy, f"delay{delay}", method, wanted.label)))
                         made = config(task, policy, delay, method, seed, wanted.steps, other)
                         record = archive.loose(wanted.out, f"{task}-{label}-{seed}")
@@ -221,6 +221,21 @@ def pooled(records: Sequence[Record]) -> str:
         against.append({str(cell): of[_better(of)] for cell, of in chosen.items()})
         shown = [f"{probability_of_improvement(own, other):.2f}" for other in against]
         lines.append(f"| {name} | {len(chosen)} | " + " | ".join([*shown, f"{share(chosen):.2f}"]) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def key(records: Sequence[Record]) -> str:
+    """CV against each of the others in every cell: paired by seed, and by rank."""
+    lines = ["| task | policy | delay | against | seeds | CV less it, by seed | P(CV above it) | rank test |"]
+    lines += ["|---" * 8 + "|"]
+    for (task, policy, delay), of in mapped(cells(records)).items():
+        for other in ("es", "pg"):
+            if (pairs := min(len(of["cv"]), len(of.get(other, ())))) < 2:
+                continue
+            apart = t_interval(np.subtract(of["cv"][:pairs], of[other][:pairs]))
+            chance, said = verdict(of["cv"], of[other])
+            shown = [task, policy, str(delay), other.upper(), str(pairs), f"{apart:.0f}", f"{chance:.2f}", said]
+            lines.append("| " + " | ".join(shown) + " |")
     return "\n".join(lines) + "\n"
 
 
