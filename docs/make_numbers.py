@@ -89,7 +89,7 @@ def seeds(task: str, method: str) -> str:
 
 CAMPAIGNS = {
     **{"full": "paper-large-start-1", "large": "paper-large-start-1000000", "small": "paper-1000000"},
-    "selection": "paper-selection-500000",
+    "selection": "paper-selection-200000",
 }
 """Name -> folder below results/paper."""
 
@@ -291,8 +291,10 @@ MISSING = (
     "table-ppo --steps 1e6 --seeds 3",
     "table-es --methods es cv --tasks swimmer halfcheetah walker2d roboschool-pong dm-cheetah-run dm-pendulum-swingup "
     "dm-cartpole-two-poles dm-cartpole-swingup dm-cartpole-balance dm-hopper-hop lqr-302",
-    "selection --steps 5e5",
+    "selection --steps 2e5 --tasks dm-cartpole-swingup",
+    "selection --steps 1e6",
     "table-cv --steps 1e6",
+    "table-runaway --steps 1e6",
 )
 
 

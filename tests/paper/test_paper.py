@@ -306,6 +306,11 @@ def test_an_experiment_that_is_not_finished_has_no_line_yet() -> None:
     assert selection.lines(run for run in nine_sets(1.0) if run.config.seed < 24) == []
     few = selection.lines(run for run in nine_sets(1.0) if run.config.seed != 26 or run.config.method == "es")
     assert [line.seeds for line in few] == [2]
+    first = [run for run in nine_sets(6.0) if run.config.seed % 3 == 0]
+    (line,) = selection.lines(first)
+    assert (line.seeds, line.es.mean) == (1, pytest.approx(10)), "eight at 0, one at 90"
+    assert line.es.expected == pytest.approx(10 + 1.48501 * 30, abs=1e-3), "which have a standard deviation of 30"
+    assert selection.by_setting([line])[0][1] == "+6"
 
 
 def test_selection_has_a_folder_and_a_table_of_its_own(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ best of nine means of n seeds each is expected to lie above their mean by
 
     E max(Z_1, ..., Z_9) s / sqrt(n),    1.485 s / sqrt(n)
 
-s the standard deviation of seeds (within a set, pooled over the nine).
+s the standard deviation of seeds: within a set, pooled over the nine, or that of the nine where each is a single seed.
 """
 
 import math
@@ -31,8 +31,8 @@ HEAD = (
 NOTES = (
     "Nine disjoint sets of seeds; in each, ES and one of CV's nine settings: eta's rate 1e-3, 1e-4 or 1e-5, gamma's "
     "rate 1e-4, 1e-5 or 0. Best of nine: of the means of the sets.",
-    "Expected of equal ones: mean + 1.485 s / sqrt(seeds a set), s the spread of seeds within a set: what the best of"
-    " nine would be if all nine were the same method.",
+    "Expected of equal ones: mean + 1.485 s / sqrt(seeds a set), s the spread of seeds within a set (of the nine, where "
+    "a set is one seed): what the best of nine would be if all nine were the same method.",
     "CV - ES, same seeds: mean over all seeds of all nine settings, with Student's 95% interval.",
     "Paper's gain: CV - ES as printed. Last column: 1.485 std(CV) / sqrt(5), by the paper's own spread, as a share of"
     " its gain: what choosing among nine equal methods with five seeds each explains.",
@@ -59,9 +59,11 @@ class Nine:
 
     @property
     def expected(self) -> float:
-        """Of the best, were all sets alike."""
+        """Of the best, were all sets alike; where a set is a single seed, by the spread of the sets."""
+        if (count := len(self.sets[0])) == 1:
+            return self.mean + expected_best(len(self.sets)) * spread(self.means, ddof=1)
         squares = [spread(one, ddof=1) ** 2 for one in self.sets]
-        return self.mean + expected_best(len(self.sets)) * math.sqrt(float(np.mean(squares)) / len(self.sets[0]))
+        return self.mean + expected_best(len(self.sets)) * math.sqrt(float(np.mean(squares)) / count)
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ def _line(task: str, row: dict[str, list[Record]]) -> Line | None:
     own = [row.get(column, []) for column in SELECTION]
     seeds = [[run.config.seed for run in runs if run.config.seed in by_seed] for runs in own]
     count = min(map(len, seeds))
-    if count < 2:
+    if count == 0:
         return None
     sets = [sorted(one)[:count] for one in seeds]
     found = [{run.config.seed: run.return_sampled for run in runs} for runs in own]
@@ -133,7 +135,8 @@ def by_setting(found: Sequence[Line]) -> list[list[str]]:
     for number, column in enumerate(SELECTION):
         row = []
         for line in found:
-            one = t_interval(np.subtract(line.cv.sets[number], line.es.sets[number]))
-            row.append(numbers.difference(one.value, one.low, one.high))
+            gaps = np.subtract(line.cv.sets[number], line.es.sets[number])
+            one = t_interval(gaps) if len(gaps) > 1 else None
+            row.append(numbers.difference(one.value, one.low, one.high) if one else f"{gaps[0]:+.3g}")
         rows.append([re.sub(r"^cv-eta(.*)-gamma(.*)$", r"eta \1, gamma \2", column), *row])
     return rows
