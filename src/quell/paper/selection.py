@@ -31,8 +31,8 @@ HEAD = (
 NOTES = (
     "Nine disjoint sets of seeds; in each, ES and one of CV's nine settings: eta's rate 1e-3, 1e-4 or 1e-5, gamma's "
     "rate 1e-4, 1e-5 or 0. Best of nine: of the means of the sets.",
-    "Expected of equal ones: mean + 1.485 s / sqrt(seeds a set), s the spread of seeds within a set (of the nine, where "
-    "a set is one seed): what the best of nine would be if all nine were the same method.",
+    "Expected of equal ones: mean + 1.485 s / sqrt(seeds a set), s the spread of seeds within a set (of the nine, "
+    "where a set is one seed): what the best of nine would be if all nine were the same method.",
     "CV - ES, same seeds: mean over all seeds of all nine settings, with Student's 95% interval.",
     "Paper's gain: CV - ES as printed. Last column: 1.485 std(CV) / sqrt(5), by the paper's own spread, as a share of"
     " its gain: what choosing among nine equal methods with five seeds each explains.",
