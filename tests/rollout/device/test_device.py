@@ -396,6 +396,8 @@ def test_what_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         Device(devices=9).validate()
     with pytest.raises(UsageError, match="`chunk=0` must be at least 1"):
         Device(chunk=0).validate()
+    with pytest.raises(UsageError, match="`engine=device` has no `delay`, `hide` or `obs_noise`: use `engine=cpu`"):
+        Trainer(make_config("lqr", "es", overrides={"delay": 3}), Device())
     with pytest.raises(UsageError, match="'gym:CartPole-v1' does not run on `engine=device`: use `engine=cpu`"):
         Device().make(quell.tasks.get("CartPole-v1"), Problem(Policy(4, 2), Gaussian(), 0), members=2)
 

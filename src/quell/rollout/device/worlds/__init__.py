@@ -11,6 +11,7 @@ from quell.errors import UsageError
 from quell.tasks.arrays import ArrayTask
 from quell.tasks.base import MujocoTask, Task
 from quell.tasks.foreign.accelerated import AcceleratedTask
+from quell.tasks.regimes import Regime
 from quell.types import Array
 
 
@@ -52,4 +53,6 @@ def make_world(task: Task, settings: Any) -> World:
         from quell.rollout.device.worlds.accelerated import AcceleratedWorld
 
         return AcceleratedWorld(task)
+    if isinstance(task, Regime):
+        raise UsageError("`engine=device` has no `delay`, `hide` or `obs_noise`: use `engine=cpu`")
     raise UsageError(f"task {task.name!r} does not run on `engine=device`: use `engine=cpu`")
