@@ -32,6 +32,7 @@ BENCHMARK = ROOT / "results" / "benchmark"
 METHODS = {"natural-cv": "natural-cv", "trpo": "TRPO", "ppo": "PPO", "es": "ES", "ars": "ARS"}
 TASKS = ("halfcheetah", "hopper", "walker2d", "swimmer", "dm-cheetah-run", "gym:LunarLander-v3")
 RACED = ("halfcheetah", "hopper", "walker2d")
+TIMED = ("natural-cv", "trpo", "ppo", "es")
 PEER = "sb3-ppo"
 
 
@@ -90,14 +91,20 @@ def speed() -> str:
     if not ours:  # until the benchmark of seconds has records
         million = median_seconds(BENCHMARK)["halfcheetah", "natural-cv"]
         return f"A million steps of `halfcheetah` take the default {million:.0f} seconds on one core."
-    theirs = curves(read_peers(PEERS))
+    paces = {row["task"]: row["steps_per_second"] for row in read_peers(PEERS) if row["method"] == PEER}
     rows = []
     for task, target in dict.fromkeys((task, target) for task, target, _ in ours if task in RACED):
-        runs = [[run["curve"] for run in ours.get((task, target, method), [])] for method in METHODS]
-        runs.append([[list(point) for point in run] for run in theirs.get((task, PEER), [])])
-        rows.append([f"`{task}` {target:g}", *(took(one, target) for one in runs)])
-    heads = ["seconds from the shell to", *METHODS.values(), "sb3 PPO"]
-    return "\n".join(markdown_lines(heads, rows))
+        runs = [[run["curve"] for run in ours.get((task, target, method), [])] for method in TIMED]
+        theirs = f"{1e6 / paces[task]:,.0f}" if task in paces else ""
+        rows.append([f"`{task}` {target:g}", *(took(one, target) for one in runs), theirs])
+    heads = ["seconds from the shell to", *(METHODS[method] for method in TIMED), "sb3 PPO, a million steps"]
+    own = {len(runs) for (_, _, method), runs in ours.items() if method == "natural-cv"}
+    other = {len(runs) for (_, _, method), runs in ours.items() if method != "natural-cv"}
+    told = (
+        f"Two cores, start-up included. Medians of {min(own)} fresh seeds, {min(other)} of the other methods; - is not "
+        "within a million steps ([how measured](results/seconds/README.md))."
+    )
+    return "\n".join([*markdown_lines(heads, rows), "", told])
 
 
 def took(runs: list[Any], target: float) -> str:
@@ -106,8 +113,8 @@ def took(runs: list[Any], target: float) -> str:
         return ""
     found = [reached(run, target) for run in runs]
     there, middle = sum(one is not None for one in found), statistics.median(one or math.inf for one in found)
-    share = "" if there == len(runs) else f" ({there} of {len(runs)})"
-    return (f"{middle:.1f}" if middle < 100 else f"{middle:.0f}" if middle < math.inf else "–") + share
+    share = "" if there in (0, len(runs)) else f" ({there} of {len(runs)})"
+    return (f"{middle:.1f}" if middle < 100 else f"{middle:.0f}" if middle < math.inf else "-") + share
 
 
 def parts() -> dict[str, Callable[[], str]]:

@@ -408,7 +408,7 @@ PARTS: dict[str, Callable[..., str]] = {
     **{part.__name__: part for part in (ours, gap, seedwise, against, ratio, cost, chosen, luck, missing)},
     **{part.__name__: part for part in (contents, natural, shaped, size, normalisation, clock, since, bits)},
     **{part.__name__: part for part in (physics, soak, model, strategies)},
-    **{part.__name__: part for part in (regimes, advised, law, runs, untrained, habits, seconds)},
+    **{part.__name__: part for part in (regimes, advised, law, runs, untrained, habits, seconds, peers)},
 }
 
 

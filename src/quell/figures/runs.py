@@ -108,6 +108,7 @@ def score_against_seconds(
     """One panel per task, seconds on a logarithmic axis: the median over a method's runs and their range, until the
     first of them ends. A single run is a dotted line."""
     from matplotlib.lines import Line2D
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     figure = new_figure(3.1 * len(panels) + 0.4, 3.1)
     used = looks(method for panel in panels.values() for method in panel)
@@ -120,7 +121,9 @@ def score_against_seconds(
         for target in targets[task]:
             axes.axhline(target, color=GREY, linewidth=0.6, linestyle="--")
         axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_ylim(bottom=max(axes.get_ylim()[0], -max(targets[task]) / 4))
         axes.set_title(task, fontsize=10)
         style_axes(axes)
