@@ -104,7 +104,9 @@ def ours(name: str, task: str, method: str, actions: str = "sampled") -> str:
     row = campaign(name)[task]
     values = (of_mean if actions == "mean" else sampled)(row[method])
     found = mean_std(values)
-    return score(median(values)) if astray(row)[method] else f"{score(found.mean)} ± {score(found.std)}"
+    if astray(row)[method] or len(values) == 1:
+        return score(median(values))
+    return f"{score(found.mean)} ± {score(found.std)}"
 
 
 def gap(name: str, task: str, method: str) -> str:
@@ -154,6 +156,8 @@ def chosen(task: str, what: str) -> str:
     found = {"es": line.es.mean, "es-best": line.es.best, "es-expected": line.es.expected}
     found |= {"cv": line.cv.mean, "cv-best": line.cv.best, "cv-expected": line.cv.expected}
     found |= {"printed": line.cv.best - line.es.mean, "alike": line.cv.best - line.es.best}
+    if what in ("printed", "alike"):
+        return f"{found[what]:+.3g}"
     return score(found[what]) if what in found else difference(*astuple(line.difference))
 
 
