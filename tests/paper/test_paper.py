@@ -429,7 +429,7 @@ def test_committed_tables_and_figures_equal_those_made_of_the_records(
     assert {name for name in before if name.count("/") == 1} <= made | {n for n in before if n.endswith(archive.PACKED)}
     for name in before:
         assert before[name] == after[name], name
-    assert {name for name in made - before.keys() if not name.endswith((".tex", ".svg"))} == set()
+    assert [name for name in made - before.keys() if name.endswith(".md")] == []
 
 
 def test_a_file_that_is_no_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
