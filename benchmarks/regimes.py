@@ -5,7 +5,7 @@
     python benchmarks/regimes.py --tables
 
 Trains every method in every cell (task, policy, delay of rewards); what is done is not done again, and a run that was
-interrupted is continued. Then it writes results/regimes/table.md, ablation.md and map.png from all records.
+interrupted is continued. Then it writes results/regimes/table.md and map.png from all records.
 
     cv   method adam-cv as it comes: one setting for all cells
     pg   the policy gradient alone, with the same natural steps; it is told the delay, and has settings for some cells
@@ -35,7 +35,15 @@ from quell.figures.style import new_figure, save, style_axes
 from quell.runs import archive
 from quell.runs.files import as_facts
 from quell.runs.record import Record, read_group
-from quell.stats import Interval, percentile_interval, probability_of_improvement, t_interval, times_drawn, verdict
+from quell.stats import (
+    UNRESOLVED,
+    Interval,
+    percentile_interval,
+    probability_of_improvement,
+    t_interval,
+    times_drawn,
+    verdict,
+)
 from quell.terminal.campaign import CampaignDisplay
 from quell.training.methods import make_config
 
@@ -197,7 +205,11 @@ def _beside(of: Mapping[str, Sequence[float]]) -> list[str]:
     if len(of) < 3:
         return ["", ""]
     best = of[_better(of)]
-    return [f"{np.mean(of['cv']) / np.mean(best):.2f}", f"{verdict(of['cv'], best)[1]} {_better(of).upper()}"]
+    word, name = verdict(of["cv"], best)[1], _better(of).upper()
+    return [
+        f"{np.mean(of['cv']) / np.mean(best):.2f}",
+        f"{word} from {name}" if word == UNRESOLVED else f"{word} {name}",
+    ]
 
 
 def _weight(weights: Sequence[Mapping[str, Any]], cell: Cell) -> str:
@@ -374,8 +386,7 @@ def main(wanted: Arguments) -> None:
         note_weights(jobs, wanted.out)
     records = read_group(wanted.out)
     text = table(records, read_weights(wanted.out))
-    (wanted.out / "table.md").write_text(text)
-    (wanted.out / "ablation.md").write_text(ablation(records))
+    (wanted.out / "table.md").write_text(f"{text}\n{ablation(records)}")
     if found := mapped(cells(records)):
         draw(found, wanted.out / "map.png")
     print(text)

@@ -89,7 +89,7 @@ def test_python_blocks_run(page: Path, workplace: Path, capsys: pytest.CaptureFi
 def tiny(words: list[str]) -> list[str]:
     """A command of quell's with budgets that take a second."""
     command, *rest = words
-    for flag in ("--steps", "--pairs", "--horizon", "--episodes"):
+    for flag in ("--steps", "--pairs", "--horizon", "--episodes", "--engine"):
         while flag in rest:
             at = rest.index(flag)
             del rest[at : at + 2]
