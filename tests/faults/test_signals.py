@@ -92,7 +92,7 @@ def check_ends(process: subprocess.Popen[str], number: int, code: int) -> None:
     patience.cancel()
     assert process.returncode == code
     assert "Traceback" not in errors
-    assert "with `quell resume runs/" in errors
+    assert "`quell resume runs/" in errors
     assert answered < limit
     assert ended < limit
 

@@ -119,7 +119,7 @@ def test_bar_and_summary_agree_and_one_batch_beyond_the_budget_is_said(
     words = ["train", "lqr", "--method", "es", "--steps", "150", "--horizon", "40", "--out", str(tmp_path)]
     assert main(words) == 0
     said = capsys.readouterr()
-    assert "160 steps, 1 iterations" in said.out
+    assert "160 steps, 1 iteration\n" in said.out
     assert "a single iteration: --steps 150 is no more than one batch takes" in said.out
     assert "160 steps" in said.err
     assert main([*words[:5], "800", *words[6:]]) == 0
