@@ -208,21 +208,27 @@ class Pair:
     sigma: Any = None  # of this batch, where it is not the directions' own
 
 
-def restored(what: str, stored: Array | None, fresh: Any, *, exactly: bool = True) -> Array:
+def restored(
+    what: str, stored: Array | None, fresh: Any, *, exactly: bool = True, either_precision: bool = False
+) -> Array:
     """An array of a checkpoint that can stand for a fresh one; QuellError unless it has its shape, type, numbers.
 
-    The type counts if `exactly`, but for its precision: an accelerator has another. Where the fresh one has NaN or
-    infinities itself, as what nothing was measured of yet, so may the other.
+    The type counts if `exactly`; with `either_precision`, single stands for double, as an accelerator computes. Where
+    the fresh one has NaN or infinities itself, as what nothing was measured of yet, so may the other.
     """
     wanted = np.asarray(fresh)
-    if stored is None or (wrong := _misfit(stored, wanted, exactly=exactly)):
+    of_accelerator = either_precision and stored is not None and {stored.dtype, wanted.dtype} <= PRECISIONS
+    if stored is None or (wrong := _misfit(stored, wanted, exactly=exactly and not of_accelerator)):
         wrong = "it is missing" if stored is None else wrong
         raise QuellError(f"the checkpoint's {what:.80} does not fit this configuration: {wrong}")
     return stored.astype(wanted.dtype, copy=False) if exactly else stored
 
 
+PRECISIONS = {np.dtype(np.float32), np.dtype(np.float64)}
+
+
 def _misfit(stored: Array, wanted: Array, *, exactly: bool) -> str | None:
-    if stored.shape != wanted.shape or (exactly and stored.dtype.kind != wanted.dtype.kind):
+    if stored.shape != wanted.shape or (exactly and stored.dtype != wanted.dtype):
         return f"{stored.dtype} {stored.shape}, not {wanted.dtype} {wanted.shape}"
     if np.isfinite(wanted).all() and not np.isfinite(stored).all():
         return "NaN or infinite"

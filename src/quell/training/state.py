@@ -109,7 +109,8 @@ class TrainState:
         if strange := memory.keys() - fresh.keys():
             raise QuellError(f"this configuration has no {f'estimator.{min(strange)}':.80}, which the checkpoint holds")
         for name, array in fresh.items():
-            memory[name] = restored(f"estimator.{name}", memory.get(name), array, exactly=exactly)
+            stored = memory.get(name)
+            memory[name] = restored(f"estimator.{name}", stored, array, exactly=exactly, either_precision=True)
         step = from_arrays(config.step, problem.policy, newest.theta, arrays)
         _check_facts(facts, COUNTERS)
         counters = {name: facts[name] for name in COUNTERS}

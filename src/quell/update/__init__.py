@@ -130,4 +130,5 @@ def from_arrays(step: Step, policy: Policy, theta: Array, arrays: dict[str, Arra
     stored = [arrays.get(f"optimiser.{i}") for i in range(len(leaves))]
     exactly = is_own("step", step)
     pairs = enumerate(zip(stored, leaves, strict=True))
-    return jax.tree.unflatten(tree, [restored(f"optimiser.{i}", *pair, exactly=exactly) for i, pair in pairs])
+    found = [restored(f"optimiser.{i}", *pair, exactly=exactly, either_precision=True) for i, pair in pairs]
+    return jax.tree.unflatten(tree, found)
