@@ -127,7 +127,12 @@ def surrogate(policy: Policy, steps: Array) -> Callable[[Array], Any]:
     real = xp.isfinite(steps).all(axis=1)
     if xp is np:
         rows, count = padded_rows(steps[real]), max(int(real.sum()), 1)
-        return lambda theta: float(_surrogate(policy)(theta, rows)) / count
+
+        def gain(theta: Any) -> Any:
+            found = _surrogate(policy)(theta, rows)
+            return (float(found) if namespace(theta) is np else found) / count
+
+        return gain
     rows, count = xp.where(real[:, None], steps, 0.0), xp.maximum(real.sum(), 1)
     return lambda theta: _surrogate(policy)(theta, rows) / count
 

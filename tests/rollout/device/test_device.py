@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -131,8 +132,11 @@ def moved_both_ways(method: str, settings: dict[str, Any], iterations: int = 2, 
         way = np.linalg.norm(np.asarray(whole.theta) - np.asarray(state.theta))
         found.append(float(np.linalg.norm(np.asarray(whole.theta) - np.asarray(staged.theta)) / way))
         assert row.keys() - other.keys() == set()
-        for name in ("return/mean", "return/std", "steps", "gradient/norm", "episode_length", "variance/method"):
+        for name in ("return/mean", "return/std", "steps", "gradient/norm", "episode_length"):
             assert row.get(name, 0.0) == pytest.approx(other.get(name, 0.0), rel=2e-3), name
+        # A difference of sums that nearly cancel, in single precision here and in double there.
+        variances = row.get("variance/method", 0.0), other.get("variance/method", 0.0)
+        assert variances[0] == pytest.approx(variances[1], rel=1e-2, nan_ok=True)
         assert whole.obs.count == staged.obs.count
         np.testing.assert_allclose(whole.obs.squares, staged.obs.squares, rtol=1e-5)
         state = whole
@@ -190,7 +194,8 @@ def test_a_gradient_is_that_of_numpy_on_the_same_batch(
 ) -> None:
     """In double precision, pair by pair, as the CPU engine sums: to 1e-4 of its length, in two batches. The step is a
     thousandth of the gradient, so that the program's gradient is how far theta went."""
-    numbers = {**SHORT, "step": "sgd", "step.lr": 1e-3, "policy.output_scale": 0.01, "policy.init_std": 0.3}
+    numbers = {**SHORT, "step": "sgd", "step.lr": 1e-3, "policy.output_scale": 0.01}
+    numbers |= {} if method == "ars" else {"policy.init_std": 0.3}
     config = make_config("lqr", method, overrides={**numbers, **settings})
     trainer = Trainer(config, Device())
     engine, problem, state = trainer.engine, trainer.problem, trainer.initial_state()
@@ -350,8 +355,8 @@ def test_one_of_several_seeds_may_fail(tmp_path: Path) -> None:
     (folder,) = (path.parent for path in tmp_path.rglob("config.json"))
     for path in sorted(folder.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
-    for record in tmp_path.rglob("records*"):
-        record.unlink()
+    for records in [path for path in tmp_path.rglob("records*") if path.is_dir()]:
+        shutil.rmtree(records)
     folder.rmdir()
     folder.write_text("in the way")
     with pytest.raises(QuellError, match="1 of 3 runs failed"):

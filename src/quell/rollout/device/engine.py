@@ -213,7 +213,8 @@ class DeviceEngine(Engine):
             here, moved, metric = own(told, root)
             facts = {"iteration": iteration, "shape": directions.unpacked(policy, shape)}
             batch, kept = _batch(dataclasses.replace(episodes, **facts), moved.theta, metric, found, told["left"])
-            states = _visited(found["obs"], jnp.where(kept, found["steps"], 0)) if episodes.states else None
+            counted = jnp.where(kept, found["steps"], 0)
+            states = _visited(found["obs"], counted, episodes.states) if episodes.states else None
             devices = self.devices
             eps = None if eps is None else eps.reshape(pairs, 2, -1)
 
@@ -425,12 +426,16 @@ def _counted(state: Any, seen: dict[str, Any], started: float) -> Played:
     return Played(rollouts, obs, float(seen["nats"]), started)
 
 
-def _visited(obs: Any, steps: Any) -> Any:
-    """`LOOKED_AT` of a batch's states, evenly spread over all its steps."""
-    ends = jnp.cumsum(steps)
-    positions = (jnp.arange(LOOKED_AT) * ((ends[-1] - 1) / (LOOKED_AT - 1))).astype(np.int32)
-    episode = jnp.searchsorted(ends, jnp.clip(positions, 0, ends[-1] - 1), side="right")
-    return obs[episode, positions - (ends - steps)[episode]]
+def _visited(obs: Any, steps: Any, each: int) -> Any:
+    """`LOOKED_AT` of a batch's states, evenly spread over all its steps, out of `each` of every episode, evenly spread
+    over it: those that the stages look at (`quell.training.iteration.visited`)."""
+    ends, k = jnp.cumsum(steps), jnp.arange(LOOKED_AT)
+    whole, rest = jnp.divmod(jnp.maximum(ends[-1] - 1, 0), LOOKED_AT - 1)
+    positions = k * whole + k * rest // (LOOKED_AT - 1)  # in two parts, since the product may exceed 32 bits
+    episode = jnp.searchsorted(ends, positions, side="right")
+    last = jnp.maximum(steps[episode] - 1, 0)
+    nearest = (positions - (ends - steps)[episode]) * (each - 1) // jnp.maximum(last, 1)
+    return obs[episode, last * nearest // max(each - 1, 1)]
 
 
 def _spread(obs: Any, steps: Any, count: int) -> Any:

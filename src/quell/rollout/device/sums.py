@@ -46,7 +46,7 @@ def summed(
         return some(told)
     told = jax.tree.map(lambda array: _grouped(array, devices, groups, each), told)
     found = jax.lax.map(some, told)
-    collected = {name: value.reshape(-1, *value.shape[2:]) for name, value in found.items() if _is_rows(name)}
+    collected = {name: _in_order(value, devices, groups) for name, value in found.items() if _is_rows(name)}
     return {name: value.sum(axis=0) for name, value in found.items() if not _is_rows(name)} | collected
 
 
@@ -60,6 +60,12 @@ def _grouped(array: Any, devices: int, groups: int, each: int) -> Any:
     padded = jnp.pad(array, [(0, behind), *[(0, 0)] * (array.ndim - 1)]) if behind else array
     apart = padded.reshape(devices, groups, each, *array.shape[1:]).swapaxes(0, 1)
     return apart.reshape(groups, devices * each, *array.shape[1:])
+
+
+def _in_order(rows: Any, devices: int, groups: int) -> Any:
+    """What was collected of the groups, in the order of pairs again: a critic's minibatches depend on it."""
+    apart = rows.reshape(groups, devices, -1, *rows.shape[2:]).swapaxes(0, 1)
+    return apart.reshape(-1, *rows.shape[2:])
 
 
 class _Some:

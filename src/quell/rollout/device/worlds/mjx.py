@@ -10,6 +10,7 @@ task is `in_sync` those of the state after it, with forces of the last full subs
 
 from __future__ import annotations
 
+import dataclasses
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from typing import Any
@@ -187,9 +188,8 @@ class MjxWorld(World):
 
     def _state(self, data: Any) -> dict[str, Any]:
         """The arrays that the task reads."""
-        return {
-            name: getattr(data, name) if hasattr(data, name) else getattr(data._impl, name) for name in self.task.fields
-        }
+        common = {item.name for item in dataclasses.fields(data)}
+        return {name: getattr(data if name in common else data._impl, name) for name in self.task.fields}
 
     def trouble(self, state: Any) -> dict[str, Any]:
         """Whether contacts or their rows found no room: Warp drops them."""
