@@ -17,7 +17,7 @@ from quell import registry
 from quell.api import Result, engine_called, evaluate, load
 from quell.campaign.plan import STOPPED, Job
 from quell.config import changed
-from quell.errors import QuellError, UsageError
+from quell.errors import QuellError, UsageError, shown
 from quell.keys import Purpose, generator
 from quell.rollout import Compute, precision
 from quell.runs.folder import Run, versions
@@ -105,6 +105,8 @@ def _returns(result: Result, episodes: int, *, sample: bool = False) -> list[flo
 def _folder(job: Job, compute: Compute) -> Run:
     """The run's folder, locked: a new one, or what an earlier attempt left."""
     path = job.folder
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"{shown(path)} is a file where a run's folder belongs: remove it, or choose another --runs")
     if path.exists() and not (path / "config.json").exists():  # killed before it began
         shutil.rmtree(path)
     if not path.exists():

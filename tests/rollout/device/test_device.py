@@ -136,7 +136,7 @@ def moved_both_ways(method: str, settings: dict[str, Any], iterations: int = 2, 
             assert row.get(name, 0.0) == pytest.approx(other.get(name, 0.0), rel=2e-3), name
         # A difference of sums that nearly cancel, in single precision here and in double there.
         variances = row.get("variance/method", 0.0), other.get("variance/method", 0.0)
-        assert variances[0] == pytest.approx(variances[1], rel=1e-2, nan_ok=True)
+        assert variances[0] == pytest.approx(variances[1], rel=3e-2, nan_ok=True)
         assert whole.obs.count == staged.obs.count
         np.testing.assert_allclose(whole.obs.squares, staged.obs.squares, rtol=1e-5)
         state = whole

@@ -94,8 +94,12 @@ class MjxWorld(World):
         """`reset` to given states [m, ...]."""
         state = {"qpos": qpos, "qvel": qvel, "act": act}
         data = self._bare(len(qpos)).replace(**{name: jnp.asarray(one, np.float32) for name, one in state.items()})
-        data = self._all(self.mjx.forward)(data)
+        data = self._followed(data)
         return data, self.task.observe(jnp, self._state(data))
+
+    def _followed(self, data: Any) -> Any:
+        """What follows from a state. MJX writes quaternions back at length 1; C MuJoCo leaves them as they were set."""
+        return self._all(self.mjx.forward)(data).replace(qpos=data.qpos)
 
     def _bare(self, members: int) -> Any:
         """Data of so many members in the model's own pose."""
@@ -111,7 +115,7 @@ class MjxWorld(World):
             data = data.replace(time=jnp.zeros_like(data.time))
         if self.task.raise_until_free:
             data = self._raised(data, self.task.raise_until_free)
-        return data if self._plain else self._all(self.mjx.forward)(data)
+        return data if self._plain else self._followed(data)
 
     def _raised(self, data: Any, climb: float) -> Any:
         """Free bodies lifted from height 0, `climb` metres at a time, until nothing touches."""
