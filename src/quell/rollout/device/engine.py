@@ -355,7 +355,7 @@ def _troubles(found: dict[str, Any]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Same:
-    """What a program was compiled for. Values of classes that know no hash are told apart by their equality alone."""
+    """What a program was compiled for. Values of classes that know no hash are compared by equality alone."""
 
     parts: tuple[Any, ...]
 

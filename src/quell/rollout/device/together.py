@@ -1,6 +1,6 @@
 """Runs that differ in their seeds alone, side by side in one program.
 
-Each run is an ordinary one, in a thread of this process. They meet at every iteration: whoever comes last has the
+Each run is an ordinary one, in a thread of this process. They meet at every iteration: the last one to arrive has the
 program run for all. A run that has ended leaves its place empty, so that the program stays the same.
 """
 
