@@ -101,8 +101,8 @@ def speed() -> str:
     own = {len(runs) for (_, _, method), runs in ours.items() if method == "natural-cv"}
     other = {len(runs) for (_, _, method), runs in ours.items() if method != "natural-cv"}
     told = (
-        f"Two cores, start-up included. Medians of {min(own)} fresh seeds, {min(other)} of the other methods; - is not "
-        "within a million steps ([how measured](results/seconds/README.md))."
+        f"Two cores, start-up included; medians of {min(own)} fresh seeds, {min(other)} elsewhere. "
+        "-: not reached. Empty: not run. sb3: speed, not score ([how measured](results/seconds/README.md))."
     )
     return "\n".join([*markdown_lines(heads, rows), "", told])
 
