@@ -7,6 +7,7 @@ path (`estimator.coefficients.rate`), of which the beginning may be left out whe
 import json
 import os
 import re
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -284,7 +285,8 @@ def check_file(path: Path, name: str, endings: tuple[str, ...] = ()) -> Path:
 
 def check_out(out: Path, name: str = "out") -> Path:
     """The run root, made if missing; a UsageError if nothing can be written there."""
-    return _tried(out / f".quell-write-{os.getpid()}", f"to {str(out)!r}", name).parent
+    # a name of this thread's own: runs side by side try the same folder at the same time
+    return _tried(out / f".quell-write-{os.getpid()}-{threading.get_ident()}", f"to {str(out)!r}", name).parent
 
 
 def _tried(path: Path, where: str, name: str) -> Path:
@@ -294,7 +296,7 @@ def _tried(path: Path, where: str, name: str) -> Path:
         there = path.exists()
         path.open("ab").close()
         if not there:
-            path.unlink()
+            path.unlink(missing_ok=True)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"cannot write {where}: {why}; choose another `{name}=...`") from None

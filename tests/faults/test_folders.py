@@ -8,6 +8,8 @@ import re
 import subprocess
 import sys
 import textwrap
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ import pytest
 import quell
 from quell import zoo
 from quell.cli import main
+from quell.config import check_out
 from quell.errors import UsageError
 from quell.runs import Run, checkpoint
 from quell.runs.metrics import MetricsWriter
@@ -402,3 +405,17 @@ def test_metrics_that_are_none_end_the_history(value: str, tmp_path: Path) -> No
     (tmp_path / "metrics.jsonl").write_text("".join(lines))
     MetricsWriter(tmp_path, after=5).close()
     assert (tmp_path / "metrics.jsonl").read_text() == '{"iteration": 1}\n'
+
+
+def test_one_run_root_is_tried_from_many_threads_at_once(tmp_path: Path) -> None:
+    """Seeds side by side look at the same root: none removes the file with which another tries it."""
+    start = threading.Barrier(8)
+
+    def often(_: int) -> None:
+        start.wait()
+        for _ in range(200):
+            check_out(tmp_path / "runs")
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(often, range(8)))
+    assert not list((tmp_path / "runs").iterdir())
