@@ -58,10 +58,9 @@ def seeds(found: Grid) -> str:
     assert told == list(range(len(told)))
     assert len(episodes) == 1
     return (
-        f"{budget:,} steps, seeds {told[0]} to {told[-1]}: mean ± standard deviation over seeds of the final policy's "
-        f"mean actions on {episodes.pop()} fresh episodes. Every method has settings of its own, found on seeds from "
-        "100 up; these seeds decided which of them were looked at again, so scores are somewhat too good. "
-        "Bold: the best mean, and all that these seeds cannot distinguish from it."
+        f"{budget:,} steps, seeds {told[0]} to {told[-1]}: mean ± standard deviation of the final policy "
+        f"on {episodes.pop()} fresh episodes. Tuned on seeds from 100 up, but these decided which settings were "
+        "looked at again: scores are somewhat too good. Bold: the best, and all that cannot be distinguished from it."
     )
 
 
@@ -78,10 +77,9 @@ def ties(found: Grid) -> str:
     ]
     assert not apart, "a task on which the two can be distinguished: say so"
     return (
-        "* **It ties with TRPO**, which is the default without the perturbation. "
-        f"Over {len(both)} tasks a run of the default ends above one of TRPO with probability {told['trpo']}, "
-        "and on no task can the two be distinguished. "
-        f"It ends above PPO with {told['ppo']}, above ES with {told['es']} and above ARS with {told['ars']}."
+        "* **It ties with TRPO**, which is the default without the perturbation: "
+        f"over {len(both)} tasks it ends above TRPO with probability {told['trpo']}, and on no task can the two be "
+        f"distinguished. It ends above PPO with {told['ppo']}, ES {told['es']}, ARS {told['ars']}."
     )
 
 
@@ -95,14 +93,14 @@ def speed() -> str:
     rows = []
     for task, target in dict.fromkeys((task, target) for task, target, _ in ours if task in RACED):
         runs = [[run["curve"] for run in ours.get((task, target, method), [])] for method in TIMED]
-        theirs = f"{1e6 / paces[task]:,.0f}" if task in paces else ""
-        rows.append([f"`{task}` {target:g}", *(took(one, target) for one in runs), theirs])
-    heads = ["seconds from the shell to", *(METHODS[method] for method in TIMED), "sb3 PPO, a million steps"]
+        rows.append([f"`{task}` {target:g}", *(took(one, target) for one in runs)])
+    heads = ["seconds from the shell to", *(METHODS[method] for method in TIMED)]
     own = {len(runs) for (_, _, method), runs in ours.items() if method == "natural-cv"}
     other = {len(runs) for (_, _, method), runs in ours.items() if method != "natural-cv"}
     told = (
-        f"Two cores, start-up included; medians of {min(own)} fresh seeds, {min(other)} elsewhere. "
-        "-: not reached. Empty: not run. sb3: speed, not score ([how measured](results/seconds/README.md))."
+        f"Two cores; medians of {min(own)} fresh seeds, elsewhere {min(other)}; -: not reached; empty: not run. "
+        f"Stable-Baselines3's PPO takes {1e6 / paces['halfcheetah']:,.0f} seconds for a million steps of `halfcheetah` "
+        "([how measured](results/seconds/README.md))."
     )
     return "\n".join([*markdown_lines(heads, rows), "", told])
 

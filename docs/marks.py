@@ -16,7 +16,8 @@ from collections.abc import Callable
 
 Make = Callable[[str], str]
 """A part's name -> its text."""
-BLOCK = re.compile(r"(<!-- ([^>]+?): made by docs/(\w+\.py) -->\n)(.*?)(\n<!-- end -->)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- ([^>]+?): made by docs/(\w+\.py) -->\n)((?:(?!<!-- ).)*?)(<!-- end -->)", re.DOTALL)
+"""What stands in it may be empty, as it is when a page is written, and holds no other block."""
 SPAN = re.compile(r"(<!--(?! )([^>]+?)-->)([^<]*)(<!--/-->)")
 
 
@@ -24,7 +25,7 @@ def fill(text: str, make: Make, script: str) -> str:
     """The page with every part of this script made anew; parts of a sentence are all make_numbers.py's."""
 
     def block(found: re.Match[str]) -> str:
-        return found[0] if found[3] != script else found[1] + make(found[2]).rstrip("\n") + found[5]
+        return found[0] if found[3] != script else found[1] + make(found[2]).rstrip("\n") + "\n" + found[5]
 
     text = BLOCK.sub(block, text)
     if script != "make_numbers.py":

@@ -21,7 +21,7 @@ def test_its_numbers_are_made_from_the_records() -> None:
 
 
 def test_it_is_short_and_its_pictures_are_there() -> None:
-    assert len(README.split()) < 950
+    assert len(README.split()) < 840
     assert "Twelve trained policies" in README
     assert len(zoo.names()) == 12
     for picture in ("docs/films/halfcheetah.gif", "docs/figures/score-seconds.png"):

@@ -45,3 +45,12 @@ def test_only_what_is_marked_changes() -> None:
     new = fill(text, lambda name: f"[{name}]", "make_numbers.py")
     assert new == text.replace("-->old<", "-->[n 1]<").replace("numbers.py -->\nold", "numbers.py -->\n[t]")
     assert fill(text, lambda name: name, "none.py") == text
+
+
+def test_an_empty_block_is_filled_and_leaves_the_next_one_alone() -> None:
+    begin, end = "<!-- {}: made by docs/make_numbers.py -->\n", "<!-- end -->\n"
+    text = begin.format("a") + end + "between\n" + begin.format("b") + "old\n" + end
+    made = begin.format("a") + "[a]\n" + end + "between\n" + begin.format("b") + "[b]\n" + end
+    assert fill(text, lambda name: f"[{name}]", "make_numbers.py") == made
+    never_closed = begin.format("a") + "old\n" + begin.format("b") + "old\n" + end
+    assert fill(never_closed, lambda name: f"[{name}]", "make_numbers.py").startswith(begin.format("a") + "old\n")
