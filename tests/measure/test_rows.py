@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,6 +11,7 @@ import pytest
 from small_point import point
 
 import quell
+from quell.commands.variance import Arguments
 from quell.errors import UsageError
 from quell.estimate import Needs
 from quell.estimate.control_variate import ControlVariate
@@ -17,13 +19,16 @@ from quell.estimate.control_variate.coefficients import LayerCoefficients
 from quell.estimate.control_variate.discount import FixedDiscounts
 from quell.estimate.control_variate.discounted import DiscountedColumns
 from quell.estimate.es import Es
+from quell.measure import METHODS as measured
 from quell.measure.points import find_point
-from quell.measure.rows import BASES, Row, find_row, find_rows, gamma_rows
+from quell.measure.rows import BASES, MODIFIERS, Row, find_row, find_rows, gamma_rows, known_bases
 from quell.perturb import Unperturbed
 from quell.perturb.gaussian import Gaussian
 from quell.perturb.gcmc import Gcmc
 from quell.perturb.orthogonal import Orthogonal
 from quell.perturb.qmc import Qmc
+from quell.presets import METHODS
+from quell.registry import help_texts, strategies
 
 
 def test_names() -> None:
@@ -47,8 +52,29 @@ def test_names() -> None:
 
 
 def test_no_row_shapes_returns_by_their_own_batch() -> None:
-    for _, estimator in BASES.values():
-        assert getattr(estimator, "shaping", "none") in ("none", "past")
+    for name in known_bases():
+        assert getattr(find_row(name, 0.3).estimator, "shaping", "none") in ("none", "past")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_means_the_same_strategies_as_in_training(name: str) -> None:
+    """The estimator of the same classes, with what is in it, and the same kind of directions."""
+    if name == "det":
+        with pytest.raises(UsageError, match="--settings policy deterministic"):
+            find_row(name, 0.3)
+        return
+    row, method = find_row(name, 0.3), METHODS[name]
+    assert type(row.directions) is type(method.directions)
+    for dotted, part in {"": method.estimator, **strategies(method.estimator)}.items():
+        own = {"": row.estimator, **strategies(row.estimator)}[dotted]
+        assert type(own) is type(part), dotted
+
+
+def test_the_help_names_every_estimator_that_is_no_method() -> None:
+    text = help_texts(Arguments)["methods"]
+    others = [name for name in (*BASES, *MODIFIERS) if name not in METHODS]
+    assert all(re.search(rf"[ -]{name}\b", text) for name in others), text
+    assert Arguments().methods == ",".join(measured)
 
 
 def test_objects() -> None:

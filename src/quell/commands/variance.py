@@ -31,9 +31,10 @@ class Arguments:
     at: str = "init"
     """init, a run folder, or RUN@ITERATION."""
     methods: str = "es,ortho,gcmc,qmc,cv,cv-moments,natural-cv"
-    """Estimators, separated by commas: es re cv cv-moments cv-layer cv-several natural-cv pg
-    actor-critic, each also with -ortho, -gcmc, -qmc (directions) or -crn (common action noise in a pair); ortho, gcmc,
-    qmc and crn mean ES. my_module:MyEstimator is your own; directions of your own mean ES."""
+    """Estimators, separated by commas: any of `quell list methods`, re (the policy gradient of the perturbed members
+    alone), actor-critic, and cv with other coefficients: cv-moments, cv-layer, cv-several. Each also with -ortho,
+    -gcmc, -qmc (directions) or -crn (common action noise in a pair); alone these mean ES. my_module:MyEstimator is your
+    own; directions of your own mean ES."""
     pairs: int = 400
     """Pairs to measure on, in iterations of N (the setting `pairs`, 5 in the paper)."""
     pairs_other: Annotated[int | None, UNSET] = None

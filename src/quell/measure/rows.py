@@ -1,6 +1,7 @@
 """What is measured: estimators with their directions, by name or as objects."""
 
 import dataclasses
+import functools
 from collections.abc import Iterable
 from typing import Any
 
@@ -35,6 +36,8 @@ MODIFIERS = {
     **{"qmc": make("directions", "qmc", {"shift": True}), "crn": None},
 }
 """Appended with a dash (cv-ortho, es-crn), or alone, to ES -> directions, or None for shared action noise."""
+DETERMINISTIC = "det"
+"""The method that differs from ES in its policy, which is the point's here."""
 SGD_UPDATES = 200  # the paper's rule needs about this many iterations to settle
 
 
@@ -75,10 +78,29 @@ class Row:
         return dataclasses.replace(self, directions=directions)
 
 
+@functools.cache
+def known_bases() -> dict[str, Estimator]:
+    """What a row may be named after: BASES, then every other method's estimator, then every other estimator with its
+    defaults. Methods that are ES with other directions are MODIFIERS."""
+    estimators: dict[str, Estimator] = {name: cls() for name, cls in table("estimator").items()}
+    methods = {name: method.estimator for name, method in METHODS.items() if name not in (*MODIFIERS, DETERMINISTIC)}
+    others = {name: _unshaped(estimator) for name, estimator in {**estimators, **methods}.items() if name not in BASES}
+    return {**{name: estimator for name, (_, estimator) in BASES.items()}, **others}
+
+
+def _unshaped(estimator: Estimator) -> Estimator:
+    """The same with returns as they are, unless what divides them comes from past batches."""
+    if getattr(estimator, "shaping", "past") == "past":
+        return estimator
+    unshaped: Estimator = replace(estimator, {"shaping": "none"})
+    return unshaped
+
+
 def find_row(name: str, sigma: float) -> Row:
-    """`base`, `modifier`, or `base-modifier-...`, with perturbations of size sigma. A base is one of BASES, or any
-    estimator with its defaults."""
-    bases = {**{own: cls() for own, cls in table("estimator").items()}, **{own: row[1] for own, row in BASES.items()}}
+    """`base`, `modifier`, or `base-modifier-...`, with perturbations of size sigma; a base is one of `known_bases`."""
+    bases = known_bases()
+    if name == DETERMINISTIC:
+        raise UsageError(f"{name} is ES on a deterministic policy: measure es with `--settings policy deterministic`")
     base = max((base for base in bases if f"{name}-".startswith(f"{base}-")), key=len, default="")
     rest, base = name.removeprefix(base).strip("-"), base or "es"
     row = Row(name, bases[base], updates=SGD_UPDATES if base == "cv" else 0).at(sigma)
