@@ -65,6 +65,7 @@ def test_a_missing_library_is_named(library: str, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:JAXopt is no longer maintained", "ignore:Brax System")  # Brax's own
 @pytest.mark.parametrize("name", ["brax:inverted_pendulum", "playground:CartpoleBalance"])
 def test_theirs_are_played(name: str) -> None:
     library = name.partition(":")[0]
