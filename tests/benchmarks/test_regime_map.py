@@ -25,7 +25,7 @@ def test_es_is_run_once_for_all_delays_and_nothing_twice() -> None:
     names = [job.record for job in jobs]
     assert len(set(names)) == len(names)
     assert sum("-es-" in str(name) for name in names) == 6 * 2 * 2
-    assert {job.config.seed for job in jobs} == {210, 211}
+    assert {job.config.seed for job in jobs} == {220, 221}
     for job in jobs:
         assert job.config.estimator.needs.perturbed == ("-pg-" not in str(job.record))
 
@@ -45,7 +45,7 @@ def test_the_table_is_made_of_the_records_and_they_of_the_settings() -> None:
             record.config.steps,
         )
         assert changed(record.config, today) == [], (record.config.task, record.label)
-        assert record.config.seed >= 210
+        assert record.config.seed >= 220
 
 
 @pytest.mark.usefixtures("jobs_in_process")

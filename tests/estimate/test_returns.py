@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.stats import rankdata
@@ -11,6 +13,7 @@ from quell.estimate.returns import (
     finite_pairs,
     less_other_pairs,
     mean_of_others,
+    next_reward_seen,
     reward_to_go,
     shape,
     shaped_fitness,
@@ -87,3 +90,20 @@ def test_finite_pairs() -> None:
     rewards = np.zeros((4, 3))
     rewards[3, 1] = np.nan
     assert finite_pairs(rewards).tolist() == [True, False]
+
+
+def test_how_much_of_what_is_earned_is_near_enough_to_be_seen() -> None:
+    """gamma^wait till the next reward: 1 with a reward at every step, whatever it is; steps with nothing to come, and
+    those after an episode's end, do not count; a cost of a hundredth is no reward to wait for."""
+    steps = np.array([4, 3])
+    dense = np.array([[1.0, -2.0, 1.0, 0.5], [3.0, 1.0, 1.0, 9.0]])
+    assert next_reward_seen(dense, steps, 0.5) == 1.0
+    late = np.array([[0.0, 0.0, 0.0, 5.0], [0.0, 7.0, 0.0, 9.0]])
+    waits = [3, 2, 1, 0, 1, 0]
+    assert next_reward_seen(late, steps, 0.5) == pytest.approx(np.mean(0.5 ** np.array(waits)))
+    assert next_reward_seen(late - 0.01 * (late == 0), steps, 0.5) == next_reward_seen(late, steps, 0.5)
+    assert next_reward_seen(late, steps, 1.0) == 1.0
+    assert next_reward_seen(0 * late, steps, 0.5) == 1.0
+    assert next_reward_seen(1e300 * late, steps, 0.5) == next_reward_seen(late, steps, 0.5)
+    traced = jax.jit(next_reward_seen, static_argnums=2)(jnp.asarray(late), jnp.asarray(steps), 0.5)
+    assert float(traced) == pytest.approx(float(next_reward_seen(late, steps, 0.5)))

@@ -12,6 +12,8 @@ from quell.types import Array, namespace
 Shaping = Literal["normalise", "ranks", "none"]
 ROUNDING, SINGLE_ROUNDING = 1e-12, 1e-6
 """Of the largest, in double and in single precision: returns that differ by less are the same sum in another order."""
+WORTH = 0.1
+"""Of the mean size of an episode's rewards: what is smaller is no event to wait for."""
 MANY = 24
 """Rows whose steps are added up all at once, not row by row."""
 
@@ -75,6 +77,32 @@ def alike(returns: Array, members: Array | None = None) -> Any:
     high = xp.where(members, returns, -xp.inf).max(initial=-xp.inf)
     rounding = ROUNDING if xp is np else SINGLE_ROUNDING
     return (low <= high) & (high - low <= rounding * xp.maximum(-low, high))
+
+
+def next_reward_seen(rewards: Array, steps: Array, gamma: float) -> Any:
+    """Mean of gamma^wait over the actions of episodes [n, t], for the wait till the next reward; 1 if there is none.
+
+    A reward is one of at least `WORTH` of the episode's mean size, so that a small cost of every action is not one.
+    """
+    xp, horizon = namespace(rewards), rewards.shape[1]
+    running, time = alive(steps, horizon), xp.arange(horizon)
+    size = xp.where(running & xp.isfinite(rewards), xp.abs(rewards), 0.0)
+    largest = size.max(axis=1, initial=0.0, keepdims=True)  # sums of huge rewards stay finite
+    relative = size / xp.where(largest > 0, largest, 1.0)
+    paid = relative > WORTH * relative.sum(axis=1, keepdims=True) / xp.maximum(steps, 1)[:, None]
+    upcoming = _least_from_here(xp, xp.where(paid, time, horizon))
+    waiting = running & (upcoming < horizon)
+    share = xp.where(waiting, gamma ** xp.where(waiting, upcoming - time, 0), 0.0).sum()
+    return xp.where(waiting.any(), share / xp.maximum(waiting.sum(), 1), 1.0)
+
+
+def _least_from_here(xp: Any, values: Any) -> Any:
+    """The least value [n, t] of this and all later steps."""
+    if xp is np:
+        return np.minimum.accumulate(values[:, ::-1], axis=1)[:, ::-1]
+    import jax
+
+    return jax.lax.cummin(values, axis=1, reverse=True)
 
 
 def mean_of_others(values: Array, running: Array, *, whole_pairs: bool = False) -> Array:

@@ -90,7 +90,7 @@ class Method:
 
 NATURAL_CV = ControlVariate(shaping="past", columns=AdvantageColumn(), coefficients=LayerCoefficients(), metric="step")
 """The control variate with a critic's advantages, weighed where a natural step feels noise."""
-ADAM_CV = replace(NATURAL_CV, coefficients=MseCoefficients(allow=0.5), metric="parameters")
+ADAM_CV = replace(NATURAL_CV, coefficients=MseCoefficients(allow=0.5, lean=2.0), metric="parameters")
 """The same for Adam: weighed by variance + bias^2, in the parameters."""
 
 

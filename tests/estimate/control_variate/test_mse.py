@@ -46,13 +46,14 @@ def batches(bias: Array, count: int, *, noise: float = 10.0, own: float = 0.5, s
         yield np.stack([x, x - r], axis=1)
 
 
-def learned(rule: Any, columns: Iterator[Array], xp: Any = np) -> tuple[State, dict[str, float]]:
+def learned(rule: Any, columns: Iterator[Array], xp: Any = np, sight: float = 1.0) -> tuple[State, dict[str, float]]:
     state: State = {name: xp.asarray(value) for name, value in rule.init(SPACE).items()}
     metrics: Any = {}
     for batch in columns:
         each = packed(batch).sum(axis=0)
         products = xp.asarray(np.stack([each[:, where].sum(axis=1) for where in SPACE.layers], axis=1))
-        means = Means(xp.asarray(batch.mean(axis=0)), lambda u, v: xp.asarray(by_layer(np.asarray(u), np.asarray(v))))
+        mean, inner = xp.asarray(batch.mean(axis=0)), lambda u, v: xp.asarray(by_layer(np.asarray(u), np.asarray(v)))
+        means = Means(mean, inner, sight)
         state, metrics = rule.update(SPACE, state, products, float(len(batch)), means)
     return state, metrics
 
@@ -99,6 +100,24 @@ def test_a_part_that_may_be_missed_counts_for_nothing() -> None:
         assert p[0] >= q[0] ** 2 / s[0] - 1e-12
         plain = MseCoefficients(strict=0.0)
         assert 1 - plain.signals(state)[1][0] / plain.signals(state)[0][0] == pytest.approx(missed, abs=0.1)
+
+
+def test_a_reward_that_is_too_far_ahead_to_be_seen_leaves_es_alone() -> None:
+    """Both are equally noisy. R that sees all of g has half of the estimate, one that can see a tenth of it an
+    eleventh: a / b = V[R] / (0.1 V[X])."""
+    rule = MseCoefficients()
+    for sight, share in {1.0: 0.5, 0.1: 1 / 1.1}.items():
+        state, metrics = learned(rule, batches(0 * GRADIENT, 80, noise=3.0, own=3.0), sight=sight)
+        assert 1 + rule.coefficients(SPACE, state) == pytest.approx(share, abs=0.05)
+        assert metrics["eta/sight"] == pytest.approx(sight)
+
+
+def test_it_may_lean_to_the_estimate_that_is_less_noisy() -> None:
+    """V[R] = 9 V[X] / 4: by least variance ES has 9/13, by the square of 9/4 it has 81/97."""
+    rule = MseCoefficients(lean=2.0)
+    state, _ = learned(rule, batches(0 * GRADIENT, 80, noise=2.0, own=3.0))
+    assert 1 + MseCoefficients().coefficients(SPACE, state) == pytest.approx(9 / 13, abs=0.04)
+    assert 1 + rule.coefficients(SPACE, state) == pytest.approx(81 / 97, abs=0.04)
 
 
 def test_only_the_layer_that_is_biased_loses_the_policy_gradient() -> None:

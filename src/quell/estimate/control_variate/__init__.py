@@ -116,6 +116,7 @@ class ControlVariate:
         (fitness, scale, good), xp = self._shaped(batch, state), namespace(batch.theta)
         rows = self.columns.prepare(problem, batch, good, state, scale)
         rows.pairs.update({"good": good, "fitness": fitness.reshape(-1, 2)})
+        rows.shared["sight"] = xp.asarray(self.columns.sight(batch))
         rows.shared["differ"] = xp.asarray(~alike(earned(batch)))
         metric = batch.metric if self.metric == "step" else None
         rows.shared["whitening"] = () if metric is None else metric.whitening()
@@ -164,7 +165,7 @@ class ControlVariate:
 
     def _weighed(self, problem: Problem, state: State, sums: Sums, rows: Rows) -> dict[str, Any]:
         """The state with what the coefficients learn of a batch, and their metrics."""
-        means = Means(sums["columns"] / sums["count"], self._inner(problem, rows))
+        means = Means(sums["columns"] / sums["count"], self._inner(problem, rows), rows.shared["sight"])
         space, products = self.space(problem), sums["products"]
         state, metrics = self.coefficients.update(space, state, products, sums["count"], means)
         return {**state, **metrics}

@@ -16,6 +16,7 @@ from quell.estimate import Problem, Rows
 from quell.estimate.advantages import WithCritic
 from quell.estimate.control_variate.columns import Scale
 from quell.estimate.flat import nothing_seen
+from quell.estimate.returns import next_reward_seen
 from quell.perturb import perturbed
 from quell.registry import DISCOUNT, SHARE
 from quell.types import Array, Batch, Metrics, Pair, State, Sums
@@ -39,6 +40,9 @@ class AdvantageColumn(WithCritic):
 
     def prepare(self, problem: Problem, batch: Batch, good: Array, state: State, scale: Scale) -> Rows:
         return self.rows(problem, batch, good, state, scale.unit)
+
+    def sight(self, batch: Batch) -> Any:
+        return next_reward_seen(batch.rollouts.rewards, batch.rollouts.steps, self.gamma)
 
     def terms(
         self, xp: Any, problem: Problem, pair: Pair, row: dict[str, Any], theta: Any, x: Any

@@ -33,6 +33,8 @@ class Means:
 
     columns: Any
     inner: Callable[[Any, Any], Any]
+    sight: Any = 1.0
+    """Share of the gradient that the policy gradient can see at most, going by when rewards come."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,6 +197,13 @@ class MseCoefficients(Coefficients):
     the share (s - q) / s that R misses, `allow` is for free: (share - allow) / (1 - allow) is what counts. A near
     horizon that sees half of the gradient is worth having (a hopper runs along it, and stands still along ES).
 
+    That takes many batches. What shows at once is how long an action waits for its next reward: the policy gradient
+    sees no more than gamma^wait of what it earned, so q is at most that share of s.
+
+    `lean` is the power to which the ratio of the two weights is raised. 1 is least variance + bias^2; 2 takes more of
+    the estimate that has less of it. If R sees all there is to see, that costs little (nothing where the two are
+    equally noisy, an eighth more variance at most); if R sees nothing, it saves most of what R's noise costs ES.
+
     Batches differ in noise by powers of ten, so each counts in units of its own E[XX] + E[RR]: one where a member fell
     apart would else be all that is remembered. The noise of ES falls as the perturbation grows, E[XX] ~ 1 / nats, that
     of the policy gradient does not; so what was learned at one size is known at another.
@@ -210,17 +219,21 @@ class MseCoefficients(Coefficients):
     """Standard errors that a bias must be above zero to be heeded (0: all of it is)."""
     allow: Annotated[float, SHARE] = 0.0
     """Share of the gradient that the policy gradient may miss before any of that is heeded."""
+    lean: Annotated[float, Range(low=1)] = 1.0
+    """Power of the ratio of the two weights: 1 least variance + bias^2, 2 leans to the estimate that has less of it."""
     per: Literal["layer", "whole"] = "whole"
     """Whether each layer has its own coefficient, or all parameters one: a bias is seen sooner in all of them."""
 
     METRICS: ClassVar[dict[str, str]] = {
         "eta/missed": "Share of the gradient that the policy gradient misses, as far as that shows (the largest).",
         "eta/missed_errors": "The same in its standard errors, all of it.",
+        "eta/sight": "Share of the gradient that the policy gradient can see at most: gamma^wait, over all actions, "
+        "for the wait till the next reward.",
     }
 
     def init(self, space: Space) -> State:
         products, groups = np.full((3, len(space.layers)), PRIOR), self._groups(len(space.layers))
-        names = ("pairs", "batches", "mean.batches", "bias.batches", "nats")
+        names = ("pairs", "batches", "sight", "mean.batches", "bias.batches", "nats")
         bias = {name: np.zeros((3, groups)) for name in ("bias.sum", "bias.squares")}
         return {"products": products, "mean": np.zeros((2, space.dim)), **{n: np.zeros(()) for n in names}, **bias}
 
@@ -237,6 +250,11 @@ class MseCoefficients(Coefficients):
         found, error = state["bias.sum"] / times, xp.sqrt(state["bias.squares"]) / times
         return found, xp.where(error > 0, found / xp.where(error > 0, error, 1.0), 0.0)
 
+    def _sight(self, state: State) -> Any:
+        """Share of the gradient that is near enough to be seen, over past batches."""
+        xp, times = namespace(state["sight"]), state["batches"]
+        return xp.where(times > 0, state["sight"] / at_least(times, 1.0), 1.0)
+
     def signals(self, state: State) -> tuple[Any, Any, Any]:
         """(s, q, p) as far as they are heeded, of every coefficient."""
         xp, (found, errors) = namespace(state["bias.sum"]), self._seen(state)
@@ -246,8 +264,8 @@ class MseCoefficients(Coefficients):
         if self.allow:
             beyond = xp.maximum(missed - self.allow * s, 0.0) / (1 - self.allow)
             missed, square = beyond, square * xp.where(beyond > 0, beyond / xp.where(missed > 0, missed, 1.0), 0.0)
-        q = s - missed
-        return s, q, xp.maximum(s - 2 * missed + square, q * q / s)
+        q = xp.minimum(s - missed, self._sight(state) * s)
+        return s, q, xp.maximum(2 * q - s + square, q * q / s)
 
     def coefficients(self, space: Space, state: State) -> Array:
         xp, (s, q, p) = namespace(state["products"]), self.signals(state)
@@ -257,7 +275,8 @@ class MseCoefficients(Coefficients):
         own, plain = once * (xx - 2 * xy + yy) + (1 - once) * p, once * xx + (1 - once) * s
         a, b = own * s - both * q, plain * q - both * s
         sound = a + b > 0
-        share = xp.clip(xp.where(sound, a / xp.where(sound, a + b, 1.0), 1.0), 0.0, 1.0)
+        least = xp.clip(xp.where(sound, a / xp.where(sound, a + b, 1.0), 1.0), 0.0, 1.0)
+        share = least**self.lean / (least**self.lean + (1 - least) ** self.lean)
         return (xp.zeros(len(space.layers)) + share - 1)[None]
 
     def weight_of_es(self, space: Space, state: State) -> Any:
@@ -284,6 +303,7 @@ class MseCoefficients(Coefficients):
             "products": self.decay * state["products"] + products / size,
             "pairs": self.decay * state["pairs"] + count,
             "batches": self.decay * state["batches"] + 1.0,
+            "sight": self.decay * state["sight"] + means.sight,
             "mean": self.memory * state["mean"] + fresh,
             "mean.batches": self.memory * before + 1.0,
             "bias.sum": keep * state["bias.sum"] + known * seen,
@@ -292,7 +312,8 @@ class MseCoefficients(Coefficients):
         }
         following = {**state, **learned}
         s, q, _ = self.signals(following)
-        return following, {"eta/missed": (1 - q / s).max(), "eta/missed_errors": self._seen(following)[1][1].max()}
+        told = {"eta/missed": (1 - q / s).max(), "eta/missed_errors": self._seen(following)[1][1].max()}
+        return following, told | {"eta/sight": self._sight(following)}
 
     def resized(self, state: State, nats: Any) -> State:
         xp, past, (xx, xy, yy) = namespace(state["products"]), state["nats"], state["products"]

@@ -40,6 +40,9 @@ class Columns(Protocol):
     def prepare(self, problem: Problem, batch: Batch, good: Array, state: State, scale: Scale) -> Rows:
         """What is global about a batch."""
 
+    def sight(self, batch: Batch) -> Any:
+        """Share of the gradient that a batch's rewards let it see at most; 1 where nothing is too far ahead."""
+
     def terms(
         self, xp: Any, problem: Problem, pair: Pair, row: dict[str, Any], theta: Any, x: Any
     ) -> tuple[Any, dict[str, Any]]:

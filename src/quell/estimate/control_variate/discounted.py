@@ -46,6 +46,9 @@ class DiscountedColumns:
         shared = {"iteration": batch.episodes.iteration, "gammas": list(gammas)}
         return Rows({"returns": by_pair(centred), "weights": by_pair(weights)}, shared)
 
+    def sight(self, batch: Batch) -> Any:
+        return 1.0
+
     def terms(
         self, xp: Any, problem: Problem, pair: Pair, row: dict[str, Any], theta: Any, x: Any
     ) -> tuple[Any, dict[str, Any]]:
