@@ -32,6 +32,7 @@ from quell import tasks
 from quell.campaign.plan import Job
 from quell.campaign.runner import Runner
 from quell.config import Config, parse_value
+from quell.errors import installed
 from quell.figures.style import LOOKS as STYLES
 from quell.figures.style import new_figure, save, style_axes
 from quell.runs import archive
@@ -301,7 +302,8 @@ def note_weights(jobs: Sequence[Job], out: Path) -> None:
     for job in jobs:
         policy, paid, method = job.label.split("-", 2)
         place = job.config.task, policy, int(paid.removeprefix("delay")), job.config.seed
-        if method != "cv" or place in known or not (metrics := job.folder / "metrics.jsonl").exists():
+        metrics = job.folder / "metrics.jsonl"
+        if method != "cv" or place in known or not (job.done and metrics.exists()):
             continue
         rows = [row for line in metrics.read_text().splitlines() if (row := as_facts(line))]
         shares = [1 + row["eta/mean"] for row in rows if "eta/mean" in row]
@@ -391,7 +393,8 @@ def main(wanted: Arguments) -> None:
     records = read_group(wanted.out)
     text = table(records, read_weights(wanted.out))
     (wanted.out / "table.md").write_text(f"{text}\n{ablation(records)}")
-    draw(mapped(cells(records)), wanted.out / "map.png")
+    if installed("plot"):
+        draw(mapped(cells(records)), wanted.out / "map.png")
     print(text)
     sys.exit(code)
 

@@ -98,13 +98,13 @@ def test_advice_is_held_against_what_was_measured() -> None:
 
 
 def test_a_weight_is_said_at_the_size_that_was_used() -> None:
-    """The law's ratio of noise goes as 1 / size: 4 at one nat is 4 / k at k. Swimmer's linear policy: k = 0.02^2 9 2 /
-    (2 0.14^2) = 0.184."""
+    """The law's ratio of noise goes as 1 / size: 4 at one nat is 4 / k at k. Swimmer's linear policy: k = 0.05^2 9 2 /
+    (2 0.14^2) = 1.15."""
     weights = [{"task": "swimmer", "policy": "linear", "delay": 1, "seed": s, "share": 0.1} for s in (1, 2)]
     beside = [{"gamma": 0.995, "predicted": 4.0, "measured": {"value": 2.0}}, {"gamma": 1.0}]
     points = [{"task": "swimmer", "policy": "linear", "delay": 1, "nats": 1.0, "beside": beside}]
     row = weighed(weights, points).splitlines()[2]
-    k = 0.02**2 * 9 * 2 / (2 * 0.14**2)
+    k = 0.05**2 * 9 * 2 / (2 * 0.14**2)
     assert row == f"| swimmer | linear | 1 | {k:.2g} | 0.10 | {1 / (1 + 4 / k):.2f} | {1 / (1 + 2 / k):.2f} |"
 
 
