@@ -34,9 +34,14 @@ def test_a_policy_is_added_listed_and_used(
     assert main(["eval", "zoo:gym:CartPole-v1", "--episodes", "5", "--json"]) == 0
     returns = json.loads(capsys.readouterr().out)["returns"]
     assert returns == zoo.score("gym-CartPole-v1")["returns"]
-    kept, whole = quell.load("zoo:gym-CartPole-v1"), quell.load(run)
-    assert (kept.theta == whole.theta).all()
-    assert kept.policy(whole.policy.obs_stats.total) == whole.policy(whole.policy.obs_stats.total)  # type: ignore[union-attr]
+    assert main(["eval", "zoo:gym:CartPole-v1", "--episodes", "5"]) == 0
+    shown = re.search(r"return  (.*) ± (.*?)  \(", capsys.readouterr().out)
+    assert shown
+    kept = zoo.score("gym-CartPole-v1")
+    assert [float(number) for number in shown.groups()] == pytest.approx([kept["mean"], kept["std"]], abs=0.006)
+    copied, whole = quell.load("zoo:gym-CartPole-v1"), quell.load(run)
+    assert (copied.theta == whole.theta).all()
+    assert copied.policy(whole.policy.obs_stats.total) == whole.policy(whole.policy.obs_stats.total)  # type: ignore[union-attr]
     assert main(["export", str(run), "--zoo", "gym-CartPole-v1"]) == 2
     assert "already" in capsys.readouterr().err
     assert main(["export", str(run), "--zoo", "gym-CartPole-v1", "--replace", "--episodes", "2"]) == 0

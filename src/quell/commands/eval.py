@@ -10,6 +10,7 @@ from quell.api import evaluate
 from quell.commands.arguments import UNSET, parse
 from quell.commands.common import OfRun, acted, described
 from quell.commands.settings import own_strategy
+from quell.stats import spread
 from quell.terminal.streams import tell
 
 
@@ -45,13 +46,13 @@ def main(arguments: list[str]) -> int:
         facts = {"checkpoint": result.checkpoint, "iteration": result.iteration, "actions": actions}
         tell(json.dumps({**facts, **lists}))
         return 0
-    spread, error = "", ""
+    within, error = "", ""
     if len(returns) > 1:
-        spread = f" ± {returns.std():.2f}"
-        error = f"; standard error of the mean {returns.std(ddof=1) / np.sqrt(len(returns)):.2f}"
+        within = f" ± {spread(returns):.2f}"
+        error = f"; standard error of the mean {spread(returns, ddof=1) / np.sqrt(len(returns)):.2f}"
     where = f" on {parsed.env}" if parsed.env else ""
     tell(f"{described(result)}, {len(returns)} episode{'s' * (len(returns) > 1)}{where}")
-    tell(f"  return  {returns.mean():.2f}{spread}  ({actions}{error})")
+    tell(f"  return  {returns.mean():.2f}{within}  ({actions}{error})")
     tell(f"  lowest {returns.min():.2f}, highest {returns.max():.2f}; mean length {rollouts.steps.mean():.1f} steps")
     for note in () if parsed.env else result.task.notes():
         tell(f"  {note}")

@@ -13,6 +13,7 @@ from quell.config import check_out, check_run_name
 from quell.errors import EXTRAS, UsageError
 from quell.export import to_numpy, to_onnx
 from quell.registry import SIZE
+from quell.stats import spread
 from quell.terminal.streams import tell
 
 
@@ -55,5 +56,5 @@ def _keep(name: str, result: Result, episodes: int) -> int:
     """Measure a policy and put it into the zoo."""
     returns = evaluate(result, episodes=episodes).returns
     folder = zoo.add(name, result, returns.tolist())
-    tell(f"zoo:{name}  return {returns.mean():.1f} ± {returns.std():.1f} over {episodes} episodes  ({folder})")
+    tell(f"zoo:{name}  return {returns.mean():.1f} ± {spread(returns):.1f} over {episodes} episodes  ({folder})")
     return 0

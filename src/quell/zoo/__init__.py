@@ -20,7 +20,7 @@ SCORE = "score.json"
 
 
 def names() -> list[str]:
-    """Of all policies there are."""
+    """The names of all policies there are."""
     return sorted(path.parent.name for path in HOME.glob(f"*/{SCORE}"))
 
 
@@ -51,6 +51,7 @@ def score(name: str) -> dict[str, Any]:
 
 def add(name: str, result: Any, returns: list[float]) -> Path:
     """Keep the policy of a result, with the returns of fresh episodes of its mean actions; replaces an older one."""
+    from quell import stats
     from quell.config import check_run_name, to_dict
     from quell.runs import Run, checkpoint
     from quell.runs.files import write_atomically
@@ -60,13 +61,12 @@ def add(name: str, result: Any, returns: list[float]) -> Path:
     if folder.exists():
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
-    stats = result.policy.obs_stats or ObsStats.empty(result.policy.policy.obs_size)
-    arrays = {"theta": result.theta, "obs.total": stats.total, "obs.squares": stats.squares}
-    facts = {"iteration": result.iteration, "steps": result.steps, "obs_count": stats.count}
+    seen = result.policy.obs_stats or ObsStats.empty(result.policy.policy.obs_size)
+    arrays = {"theta": result.theta, "obs.total": seen.total, "obs.squares": seen.squares}
+    facts = {"iteration": result.iteration, "steps": result.steps, "obs_count": seen.count}
     Run(folder).update_config(result.config)
     checkpoint.save(folder / "checkpoints", result.iteration, arrays, {**facts, "config": to_dict(result.config)}, 1)
-    mean = sum(returns) / len(returns)
-    std = (sum((value - mean) ** 2 for value in returns) / max(1, len(returns) - 1)) ** 0.5
-    numbers = {"mean": round(mean, 3), "std": round(std, 3), "returns": [round(value, 3) for value in returns]}
+    scores = {"mean": round(stats.mean(returns), 3), "std": round(stats.spread(returns), 3)}
+    numbers = {**scores, "returns": [round(value, 3) for value in returns]}
     write_atomically(folder / SCORE, json.dumps({**numbers, "steps": result.steps}).encode() + b"\n")
     return folder
