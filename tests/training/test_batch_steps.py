@@ -63,6 +63,17 @@ def test_episodes_of_training_may_be_cut() -> None:
 
 
 @pytest.mark.usefixtures("in_process")
+def test_a_large_batch_of_long_episodes_is_as_large_as_asked_for() -> None:
+    """Not cut at the most pairs that short episodes may have."""
+    large = {"batch_steps": 200_000, "horizon": 10, "policy.hidden": (4,)}
+    trainer = Trainer(make_config("lqr-302", "es", "tuned", large).validate(), Cpu(workers=1))
+    try:
+        assert trainer.pairs(trainer.initial_state()) == 10_000
+    finally:
+        trainer.close()
+
+
+@pytest.mark.usefixtures("in_process")
 def test_a_task_that_never_ends_is_known_from_the_start() -> None:
     config = make_config("swimmer", "natural-cv", "tuned", {"batch_steps": 6000}).validate()
     trainer = Trainer(config, Cpu(workers=1))

@@ -19,9 +19,8 @@ from quell.estimate.control_variate.coefficients import SgdCoefficients, Space
 from quell.estimate.es import Es
 from quell.perturb.gaussian import Gaussian
 from quell.registry import NO_SETTING, POSITIVE
-from quell.training.iteration import STATES
 from quell.types import Array, Metrics, State
-from quell.update import Context
+from quell.update import STATES, Context
 from quell.update.first_order import Adam, OwnOptax
 
 pytestmark = pytest.mark.usefixtures("in_process")

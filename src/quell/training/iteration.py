@@ -20,11 +20,11 @@ from quell.tasks.base import Task
 from quell.training.methods import make_problem, make_task
 from quell.training.state import TrainState
 from quell.types import Array, Batch, Episodes, ObsStats, Rollouts, Shape, namespace
-from quell.update import Context, is_finite, where
+from quell.update import STATES, Context, is_finite, where
 
 Row = dict[str, float]
-STATES = 1024  # of a batch, that a step may look at
 MOST_PAIRS = 512
+"""Of a batch that is counted in steps, unless episodes of full length need more to fill it."""
 SHORTEST = 8  # steps: no more pairs than would be needed of episodes so short
 LENGTH_MEMORY = 0.7  # half forgotten in two batches: episodes grow as a policy learns to stand
 
@@ -36,7 +36,9 @@ class Trainer:
         self.config = config
         self.task = make_task(config, task)
         self.problem = make_problem(config, self.task)
-        self.most_pairs = max(config.pairs, min(MOST_PAIRS, config.batch_steps // (2 * SHORTEST)))
+        self.longest = min(self.task.horizon, config.train_horizon or self.task.horizon)
+        short, full = config.batch_steps // (2 * SHORTEST), math.ceil(config.batch_steps / (2 * self.longest))
+        self.most_pairs = max(config.pairs, min(MOST_PAIRS, short), full)
         members = max(2 * self.most_pairs, config.eval_episodes)
         self.engine = compute.make(self.task, self.problem, members=members, states=config.step.states)
 
@@ -126,10 +128,9 @@ class Trainer:
         shared = {"shared_reset": config.shared_reset, "shared_noise": config.shared_noise, "shape": shape}
         planned = Episodes.of_pairs(state.iteration, self.pairs(state), longest=config.train_horizon, **looks, **shared)
         normaliser = state.obs if config.normalise_obs else None
-        longest = min(self.task.horizon, config.train_horizon or self.task.horizon)
         played, left = 0, config.steps - state.steps
         while True:
-            upto = min(planned.pairs, played + max(1, left // (2 * longest)))
+            upto = min(planned.pairs, played + max(1, left // (2 * self.longest)))
             episodes, rows = planned.first(upto), range(2 * played, 2 * upto)
             rollouts = self.engine.rollout(state.theta, episodes, normaliser, rows)
             played, left = upto, config.steps - state.steps - int(rollouts.steps.sum())

@@ -14,6 +14,9 @@ from quell.policy.network import Policy
 from quell.registry import is_own
 from quell.types import NO_CAUTION, Array, Caution, Metrics, namespace, restored
 
+STATES = 1024
+"""Of a batch, that a step may look at."""
+
 
 @dataclass(frozen=True)
 class Context:

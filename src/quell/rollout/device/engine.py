@@ -30,9 +30,26 @@ from quell.estimate.reduce import forms
 from quell.keys import Purpose
 from quell.perturb import draw_of
 from quell.registry import name_of
-from quell.rollout import Engine, Played, Stages
+from quell.rollout import Engine, Stages
 from quell.rollout.device import Device, directions
-from quell.rollout.device.play import Asked, Setting, play
+from quell.rollout.device.arrays import (
+    NO_SUMS,
+    asked_together,
+    batch_of,
+    block_numbers,
+    first_members,
+    for_host,
+    of_members,
+    one_seed,
+    played_of,
+    request_of,
+    single,
+    spread_states,
+    stacked,
+    troubles,
+    visited_states,
+)
+from quell.rollout.device.play import Asked, Setting, play_in_groups
 from quell.rollout.device.sums import summed
 from quell.rollout.device.worlds import make_world
 from quell.tasks.base import Task
@@ -40,14 +57,12 @@ from quell.types import Array, Batch, Episodes, ObsStats, Rollouts, State, Sums,
 
 MEMBERS = "members"
 """The axis along which devices share the work."""
-LOOKED_AT = 1024  # states of a batch
 WHAT = {"iterate": "the iteration", "rollout": "episodes", "total": "the sums over pairs"}
 PROGRAMS: dict[Any, Any] = {}
 """What this process has compiled, by all that it was compiled for: another run of the same kind does not compile."""
 KEPT = 16  # of those
 COMPILING = threading.RLock()
 """Held by the thread that does: another may want the same program."""
-NO_SUMS = np.zeros((0, 2, 0))
 NO_ACCELERATOR = "no accelerator is found: the device engine runs on the CPU, where `engine=cpu` is mostly faster"
 
 
@@ -79,27 +94,27 @@ class DeviceEngine(Engine):
         if rows is None or rows.start == 0 or self._rollouts is None:
             whole = episodes
             if episodes.paired and episodes.planned:
-                whole = dataclasses.replace(Episodes.of_pairs(0, episodes.planned), **_facts(episodes))
+                whole = dataclasses.replace(Episodes.of_pairs(0, episodes.planned), **request_of(episodes))
             self._rollouts = self._played(theta, whole, normaliser)
-        return _first(self._rollouts, len(episodes.members))
+        return first_members(self._rollouts, len(episodes.members))
 
     def _played(self, theta: Array, episodes: Episodes, normaliser: ObsStats | None) -> Rollouts:
         setting = self._setting(self.problem, episodes)
         asked = self._asked(theta, episodes, normaliser)
-        asked = asked._replace(shape=_in_front(directions.packed(episodes.shape)))
+        asked = asked._replace(shape=one_seed(directions.packed(episodes.shape)))
         self._eps = None
         if setting.perturbed and not self.problem.directions.traceable:
             self._eps = jnp.asarray(directions.drawn_before(self.problem, episodes))
-            asked = asked._replace(eps=_of_members(self._eps)[None])
+            asked = asked._replace(eps=of_members(self._eps)[None])
         pair, sign = (jnp.asarray(side, np.int32) for side in np.array(episodes.members).T)
         key = ("rollout", setting.perturbed, setting.record, setting.looks, setting.pairs)
         found = self._run(key, partial(self._play, setting), asked, pair, sign)
         self._paths = {name: found.pop(name)[0] for name in ("obs", "actions") if name in found}
         steps = np.asarray(found["steps"][0], np.int64)
-        self._trouble = _troubles(found)
+        self._trouble = troubles(found)
         states = None
         if episodes.states:
-            states = np.asarray(_spread(self._paths["obs"], jnp.asarray(steps), episodes.states))
+            states = np.asarray(spread_states(self._paths["obs"], jnp.asarray(steps), episodes.states))
         rewards = np.asarray(found["rewards"][0], np.float64)
         ends, sums = np.asarray(found["terminated"][0]), np.asarray(found["sums"][0], np.float64)
         return Rollouts(rewards, steps, ends, None, sums, states)
@@ -113,15 +128,15 @@ class DeviceEngine(Engine):
         count, episodes = len(self._rollouts.steps) // 2, batch.episodes
         behind = count - batch.pairs
         if behind:
-            episodes = dataclasses.replace(Episodes.of_pairs(0, count), **_facts(episodes))
+            episodes = dataclasses.replace(Episodes.of_pairs(0, count), **request_of(episodes))
         own = {
-            name: _single(np.pad(array, [(0, behind), *[(0, 0)] * (np.ndim(array) - 1)]))
+            name: single(np.pad(array, [(0, behind), *[(0, 0)] * (np.ndim(array) - 1)]))
             for name, array in rows.pairs.items()
         }
-        told = {"pairs": own, "shared": jax.tree.map(_single, rows.shared), "theta": jnp.asarray(theta, np.float32)}
+        told = {"pairs": own, "shared": jax.tree.map(single, rows.shared), "theta": jnp.asarray(theta, np.float32)}
         told |= {"iteration": jnp.int32(episodes.iteration), "root": self._root(self.problem.seed)}
         told |= {"shape": directions.packed(episodes.shape), "eps": self._eps, "paths": self._paths}
-        told |= {"steps": jnp.asarray(self._rollouts.steps, np.int32), "block": _numbers(episodes.block)}
+        told |= {"steps": jnp.asarray(self._rollouts.steps, np.int32), "block": block_numbers(episodes.block)}
         key = ("total", estimator, episodes.stream, len(episodes.block))
         found = self._run(key, partial(self._total, estimator, episodes), told)
         return {name: np.asarray(value, np.float64) for name, value in found.items()}
@@ -167,13 +182,13 @@ class DeviceEngine(Engine):
         shared = {"shared_reset": config.shared_reset, "shared_noise": config.shared_noise}
         episodes = Episodes.of_pairs(0, pairs, **looks, **shared)
         asked = [self._asked_for(one, state, episodes) for one, state in zip(stages, states, strict=True)]
-        told = {name: _stacked([getattr(state, name) for state in states]) for name in ("theta", "step", "estimator")}
+        told = {name: stacked([getattr(state, name) for state in states]) for name in ("theta", "step", "estimator")}
         told["spent"] = jnp.asarray([state.steps for state in states], np.float32)
         left = [min(config.steps - state.steps, np.iinfo(np.int32).max) for state in states]
         told["left"] = jnp.asarray(left, np.int32)
         key = ("iterate", pairs, tuple(states[0].changes.items()), dataclasses.replace(config, seed=0))
         whole = partial(self._iterated, first, states[0], episodes)
-        found = self._run(key, whole, _joined(asked), told)
+        found = self._run(key, whole, asked_together(asked), told)
         facts = jax.device_get({name: found[name] for name in ("row", "returns", "steps", "terminated", "obs", "nats")})
         trouble = {name: np.asarray(value) for name, value in found.items() if name.startswith("trouble.")}
         self._trouble, after = {}, []
@@ -183,8 +198,8 @@ class DeviceEngine(Engine):
             )
             moved = dataclasses.replace(state, **own)
             seen = jax.tree.map(lambda array, k=k: array[k], facts)
-            row = seen["row"] | _troubles({name: value[k] for name, value in trouble.items()})
-            after.append(one.following(state, moved, row, _counted(state, seen, started)))
+            row = seen["row"] | troubles({name: value[k] for name, value in trouble.items()})
+            after.append(one.following(state, moved, row, played_of(state, seen, started)))
         return after
 
     def _iterated(self, stages: Stages[Any], state: Any, episodes: Episodes, asked: Asked, told: dict[str, Any]) -> Any:
@@ -212,9 +227,9 @@ class DeviceEngine(Engine):
         def improved(told: dict[str, Any], root: Any, iteration: Any, shape: Any, eps: Any, found: Any) -> Any:
             here, moved, metric = own(told, root)
             facts = {"iteration": iteration, "shape": directions.unpacked(policy, shape)}
-            batch, kept = _batch(dataclasses.replace(episodes, **facts), moved.theta, metric, found, told["left"])
+            batch, kept = batch_of(dataclasses.replace(episodes, **facts), moved.theta, metric, found, told["left"])
             counted = jnp.where(kept, found["steps"], 0)
-            states = _visited(found["obs"], counted, episodes.states) if episodes.states else None
+            states = visited_states(found["obs"], counted, episodes.states) if episodes.states else None
             devices = self.devices
             eps = None if eps is None else eps.reshape(pairs, 2, -1)
 
@@ -228,7 +243,7 @@ class DeviceEngine(Engine):
             row = {name: jnp.asarray(value, np.float32) for name, value in row.items()}
             row["trouble/bad_pairs"] -= unplayed
             learned = {"theta": moved.theta, "step": moved.step, "estimator": moved.estimator}
-            return learned | {"row": row} | _told(found, kept)
+            return learned | {"row": row} | for_host(found, kept)
 
         after = jax.vmap(improved)(told, asked.root, asked.iteration, asked.shape, asked.eps, found)
         after["nats"] = asked.shape.get("nats", jnp.zeros(len(asked.theta)))
@@ -243,7 +258,7 @@ class DeviceEngine(Engine):
             metric = state.current(stages.config.step).metric(self.problem.policy, state.step)
             shaped = dataclasses.replace(episodes, shape=stages.shape(state, metric))
             eps = directions.drawn_before(stages.problem, shaped)
-            asked = asked._replace(eps=_of_members(jnp.asarray(eps))[None])
+            asked = asked._replace(eps=of_members(jnp.asarray(eps))[None])
         return asked
 
     # Inside and around programs.
@@ -280,7 +295,7 @@ class DeviceEngine(Engine):
             shape={},
             eps=None,
             purposes=jnp.asarray(purposes, np.int32),
-            block=_numbers(episodes.block),
+            block=block_numbers(episodes.block),
             noisy=jnp.float32(not episodes.mean_action),
             shared_reset=jnp.asarray(episodes.shared_reset),
             shared_noise=jnp.asarray(episodes.shared_noise),
@@ -289,7 +304,7 @@ class DeviceEngine(Engine):
 
     def _play(self, setting: Setting, asked: Asked, pair: Any, sign: Any) -> dict[str, Any]:
         """`play` on every device with its share of the members, in groups of `chunk`."""
-        local = partial(_in_groups, setting, self._settings.chunk)
+        local = partial(play_in_groups, setting, self._settings.chunk)
         if self.mesh is None:
             return local(asked, pair, sign)
         count, unit = len(pair), 2 * self.devices  # pairs stay together
@@ -347,12 +362,6 @@ class DeviceEngine(Engine):
             raise EngineFailure(f"the device is out of memory: {fewer} has fewer members play at a time") from None
 
 
-def _troubles(found: dict[str, Any]) -> dict[str, float]:
-    """How many episodes had trouble, as a run's metrics tell it."""
-    named = {name.replace("trouble.", "trouble/"): value for name, value in found.items()}
-    return {name: float(np.sum(value)) for name, value in named.items() if name.startswith("trouble/")}
-
-
 @dataclass(frozen=True)
 class Same:
     """What a program was compiled for. Values of classes that know no hash are compared by equality alone."""
@@ -373,131 +382,6 @@ def can_be_traced(stages: Stages[Any], state: Any) -> bool:
     config = stages.config
     needs, rule = config.estimator.needs, state.current(config.step)
     return bool(needs.traceable and getattr(rule, "traceable", False))
-
-
-def _in_groups(setting: Setting, chunk: int | None, asked: Asked, pair: Any, sign: Any) -> dict[str, Any]:
-    """`play`, so many members at a time."""
-    count, seeds = len(pair), len(asked.theta)
-    groups = 1 if chunk is None else -(-count * seeds // chunk)
-    if groups <= 1:
-        return play(setting, asked, pair, sign)
-    each = -(-count // groups)
-    groups = -(-count // each)
-    behind = groups * each - count
-    pair, sign = (jnp.pad(side, (0, behind)).reshape(groups, each) for side in (pair, sign))
-    eps = asked.eps
-    if eps is not None:
-        eps = jnp.moveaxis(jnp.pad(eps, ((0, 0), (0, behind), (0, 0))).reshape(seeds, groups, each, -1), 1, 0)
-    found = jax.lax.map(lambda own: play(setting, asked._replace(eps=own[2]), own[0], own[1]), (pair, sign, eps))
-
-    def joined(array: Any) -> Any:
-        return jnp.moveaxis(array, 0, 1).reshape(seeds, groups * each, *array.shape[3:])[:, :count]
-
-    return jax.tree.map(joined, found)
-
-
-def _batch(episodes: Episodes, theta: Any, metric: Any, found: dict[str, Any], left: Any) -> tuple[Batch, Any]:
-    """The batch inside a program, and which members were played: no pair is begun once the budget is spent. The rewards
-    of the others are no numbers, so that they count for nothing."""
-    steps = found["steps"].reshape(-1, 2).sum(axis=1)
-    kept = jnp.repeat(jnp.cumsum(steps) - steps < left, 2)
-    rewards = jnp.where(kept[:, None], found["rewards"], jnp.nan)
-    paths = Trajectories(found["obs"], found["actions"]) if "actions" in found else None
-    rollouts: Any = Rollouts(rewards, found["steps"], found["terminated"], paths, NO_SUMS)  # type: ignore[arg-type]
-    return Batch(theta, episodes, rollouts, metric), kept
-
-
-def _told(found: dict[str, Any], kept: Any) -> dict[str, Any]:
-    """What the host needs to know of a batch: of every member, whether it was played (steps > 0) and what it earned; of
-    the observations their sums."""
-    sound = kept & jnp.isfinite(found["sums"]).all(axis=(1, 2))
-    steps = jnp.where(kept, found["steps"], 0)
-    obs = {"sums": jnp.where(sound[:, None, None], found["sums"], 0.0).sum(axis=0)}
-    obs["count"] = jnp.where(sound, steps, 0).sum()
-    return {"obs": obs, "returns": found["rewards"].sum(axis=1), "steps": steps, "terminated": found["terminated"]}
-
-
-def _counted(state: Any, seen: dict[str, Any], started: float) -> Played:
-    """The same on the host, in double precision."""
-    played = seen["steps"] > 0
-    returns, steps = seen["returns"][played, None].astype(np.float64), seen["steps"][played].astype(np.int64)
-    rollouts = Rollouts(returns, steps, seen["terminated"][played], None, NO_SUMS)
-    obs = state.obs.add(seen["obs"]["sums"][None].astype(np.float64), seen["obs"]["count"][None])
-    return Played(rollouts, obs, float(seen["nats"]), started)
-
-
-def _visited(obs: Any, steps: Any, each: int) -> Any:
-    """`LOOKED_AT` of a batch's states, evenly spread over all its steps, out of `each` of every episode, evenly spread
-    over it: those that the stages look at (`quell.training.iteration.visited`)."""
-    ends, k = jnp.cumsum(steps), jnp.arange(LOOKED_AT)
-    whole, rest = jnp.divmod(jnp.maximum(ends[-1] - 1, 0), LOOKED_AT - 1)
-    positions = k * whole + k * rest // (LOOKED_AT - 1)  # in two parts, since the product may exceed 32 bits
-    episode = jnp.searchsorted(ends, positions, side="right")
-    last = jnp.maximum(steps[episode] - 1, 0)
-    nearest = (positions - (ends - steps)[episode]) * (each - 1) // jnp.maximum(last, 1)
-    return obs[episode, last * nearest // max(each - 1, 1)]
-
-
-def _spread(obs: Any, steps: Any, count: int) -> Any:
-    """`count` of every episode's observations [n, t, o], evenly spread from its first to its last."""
-    chosen = (steps[:, None] - 1) * jnp.arange(count) // max(count - 1, 1)
-    return jnp.take_along_axis(obs, chosen[:, :, None], axis=1)
-
-
-def _facts(episodes: Episodes) -> dict[str, Any]:
-    """All that is asked of episodes, but for whose they are."""
-    return {item.name: getattr(episodes, item.name) for item in dataclasses.fields(episodes) if item.name != "members"}
-
-
-def _first(rollouts: Rollouts, count: int) -> Rollouts:
-    """The first of the members."""
-    if count == len(rollouts.steps):
-        return rollouts
-    names = ("rewards", "steps", "terminated", "obs_sums", "states")
-    cut: dict[str, Any] = {
-        name: getattr(rollouts, name)[:count] for name in names if getattr(rollouts, name) is not None
-    }
-    return dataclasses.replace(rollouts, trajectories=None, **cut)
-
-
-def _of_members(eps: Any) -> Any:
-    """[N, 2, d] -> [2N, d]."""
-    return eps.reshape(-1, eps.shape[-1])
-
-
-def _numbers(block: tuple[int, ...]) -> tuple[Any, ...]:
-    return tuple(jnp.int32(number) for number in block)
-
-
-def _in_front(arrays: dict[str, Any]) -> dict[str, Any]:
-    return {name: array[None] for name, array in arrays.items()}
-
-
-def _single(value: Any) -> Any:
-    """As JAX has it: single precision."""
-    array = jnp.asarray(value)
-    return array.astype(np.float32) if jnp.issubdtype(array.dtype, np.floating) else array
-
-
-def _stacked(trees: list[Any]) -> Any:
-    """Several runs' arrays as one, in front."""
-    if len(trees) == 1:
-        return jax.tree.map(lambda leaf: _single(leaf)[None], trees[0])
-    return jax.tree.map(lambda *leaves: jnp.stack([_single(leaf) for leaf in leaves]), *trees)
-
-
-def _joined(asked: list[Asked]) -> Asked:
-    """What several seeds ask for as one."""
-    if len(asked) == 1:
-        return asked[0]
-    own = ("theta", "root", "iteration", "centre", "scale", "eps")
-    found = {
-        name: jnp.concatenate([getattr(one, name) for one in asked])
-        for name in own
-        if getattr(asked[0], name) is not None
-    }
-    whole: Any = asked[0]._replace(**found)  # type: ignore[arg-type]
-    return whole
 
 
 __all__ = ["DeviceEngine", "State", "can_be_traced"]

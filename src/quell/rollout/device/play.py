@@ -193,3 +193,24 @@ def _step(setting: Setting, asked: Asked, keys: Any, act: Any, seeds: int) -> An
         return following, {name: told[name] for name in kept}
 
     return one
+
+
+def play_in_groups(setting: Setting, chunk: int | None, asked: Asked, pair: Any, sign: Any) -> dict[str, Any]:
+    """`play`, so many members at a time."""
+    count, seeds = len(pair), len(asked.theta)
+    groups = 1 if chunk is None else -(-count * seeds // chunk)
+    if groups <= 1:
+        return play(setting, asked, pair, sign)
+    each = -(-count // groups)
+    groups = -(-count // each)
+    behind = groups * each - count
+    pair, sign = (jnp.pad(side, (0, behind)).reshape(groups, each) for side in (pair, sign))
+    eps = asked.eps
+    if eps is not None:
+        eps = jnp.moveaxis(jnp.pad(eps, ((0, 0), (0, behind), (0, 0))).reshape(seeds, groups, each, -1), 1, 0)
+    found = jax.lax.map(lambda own: play(setting, asked._replace(eps=own[2]), own[0], own[1]), (pair, sign, eps))
+
+    def joined(array: Any) -> Any:
+        return jnp.moveaxis(array, 0, 1).reshape(seeds, groups * each, *array.shape[3:])[:, :count]
+
+    return jax.tree.map(joined, found)
