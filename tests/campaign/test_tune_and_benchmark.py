@@ -112,8 +112,8 @@ def test_episodes_that_make_no_sense_are_refused(bad: list[str], capsys: pytest.
     assert "--episodes" in capsys.readouterr().err
 
 
-def _record(task: str, method: str, seed: int, score: float) -> Record:
-    config = make_config(task, method, "tuned", {"seed": seed, "steps": 1000})
+def _record(task: str, method: str, seed: int, score: float, **more: str) -> Record:
+    config = make_config(task, method, "tuned", {"seed": seed, "steps": 1000, **more})
     return Record(config, {}, {"sampled": [score], "mean_action": [score]}, [0.0], {"return": [score]})
 
 
@@ -127,6 +127,14 @@ def test_a_table_marks_the_best_and_what_seeds_do_not_tell_from_it() -> None:
     assert lines[7].endswith("], cannot be distinguished | 1.00 [0.56, 1.00], above |")
     assert lines[10] == POWER
     assert lines[14] == "| hopper |  | 5 |  |"
+
+
+def test_combinations_without_a_name_are_not_mixed() -> None:
+    """Neither with one another nor with the method that they were asked for under."""
+    runs = [_record("hopper", "es", seed, 1.0) for seed in range(2)]
+    runs += [_record("hopper", "es", 0, 2.0, estimator=name) for name in ("actor-critic", "ppo")]
+    found = {name: len(several) for name, several in grid(runs)["hopper"].items()}
+    assert found == {"custom (actor-critic, adam)": 1, "custom (ppo, adam)": 1, "es": 2}
 
 
 def test_a_table_ends_in_a_row_over_all_tasks() -> None:

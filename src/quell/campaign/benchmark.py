@@ -28,13 +28,16 @@ Grid = dict[str, dict[str, list[Record]]]
 
 
 def grid(records: Sequence[Record]) -> Grid:
-    """Records by task and method, both in the order of their names; of runs that are the same only one."""
-    found: Grid = {}
-    for record in sorted(records, key=lambda r: (r.config.task, r.config.method, r.config.seed)):
-        runs = found.setdefault(record.config.task, {}).setdefault(record.config.method, [])
-        if not any((one.config, one.final) == (record.config, record.final) for one in runs):
+    """Records by task and method, both in the order of their names; of runs that are the same only one.
+
+    Combinations that have no name are distinguished by their parts, as `Config.combination` has them.
+    """
+    by_task: Grid = {}
+    for record in sorted(records, key=lambda r: (r.config.task, r.config.combination, r.config.seed)):
+        runs = by_task.setdefault(record.config.task, {}).setdefault(record.config.combination, [])
+        if not any((other.config, other.final) == (record.config, record.final) for other in runs):
             runs.append(record)
-    return found
+    return by_task
 
 
 def scores(runs: Sequence[Record]) -> list[float]:
