@@ -60,10 +60,12 @@ def test_a_discounted_sum_runs_backwards() -> None:
 
 @pytest.mark.parametrize(("pairs", "steps"), [(1, 40), (12, 40), (40, 7)])
 def test_a_discounted_sum_of_many_rows_has_the_bits_of_each_alone(pairs: int, steps: int) -> None:
-    """Few rows are summed one by one, more than MANY step by step; pairs looked at together must not change a bit."""
+    """Nor do zeros behind change one, where longer pairs are looked at too."""
     values = np.random.default_rng(0).standard_normal((pairs, 2, steps))
     alone = np.array([[discounted_sum(np, row, 0.97 * 0.99) for row in pair] for pair in values])
     assert discounted_sum(np, values, 0.97 * 0.99).tobytes() == alone.tobytes()
+    behind = np.concatenate([values, np.zeros_like(values)], axis=-1)
+    assert discounted_sum(np, behind, 0.97 * 0.99)[..., :steps].tobytes() == alone.tobytes()
 
 
 @pytest.mark.parametrize("critic", [cls() for cls in registry.table("critic").values()], ids=registry.name_of)

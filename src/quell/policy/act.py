@@ -13,6 +13,7 @@ from quell.types import Array, Factored
 CACHED = 1 << 17  # numbers of a shared matrix that are used for all members before the next ones
 FEW = 4  # members up to which a product for each is faster than one call for all of them
 Outputs = Callable[[Array], Array]  # observations [m, o] -> [m, a], which the next call may write over
+Normaliser = tuple[Array, Array] | None  # (mean, 1 / std) of observations, for policies that normalise
 
 
 class Actor:
@@ -47,8 +48,11 @@ class Actor:
             actions[:] = out
 
 
-def actor(policy: Policy, thetas: Array | Factored, *, mean_action: bool = False) -> Actor:
-    """m members, each with its own theta (rows of `thetas`, or factors of what differs); `mean_action`: without noise.
+def actor(
+    policy: Policy, thetas: Array | Factored, normaliser: Normaliser = None, *, mean_action: bool = False
+) -> Actor:
+    """m members, each with its own theta (rows of `thetas`, or factors of what differs), that see observations as the
+    environment gives them, or normalised; `mean_action`: without noise.
 
     A member's action does not depend on who else is in the batch, to the last bit: each row has its own vector-matrix
     product.
@@ -56,9 +60,22 @@ def actor(policy: Policy, thetas: Array | Factored, *, mean_action: bool = False
     if isinstance(thetas, Factored):
         own = thetas.own.get("log_std")
         outputs, std = _factor_by_factor(policy, thetas), policy.std(thetas.theta[None]) if own is None else np.exp(own)
+    elif policy.own:
+        outputs, std = _member_by_member(policy, thetas), policy.std(thetas)
     else:
-        outputs, std = (_member_by_member if policy.own else _side_by_side)(policy, thetas), policy.std(thetas)
-    return Actor(policy, outputs, std, noisy=policy.stochastic and not mean_action)
+        acting = _side_by_side(policy, thetas, normaliser)
+        return Actor(policy, acting, policy.std(thetas), noisy=policy.stochastic and not mean_action)
+    noisy = policy.stochastic and not mean_action
+    return Actor(policy, lambda obs: outputs(as_seen(obs, normaliser)), std, noisy=noisy)
+
+
+def as_seen(obs: Array, normaliser: Normaliser) -> Array:
+    """Observations as the policy sees them: float32, normalised if it normalises."""
+    seen = obs.astype(np.float32)
+    if normaliser is not None:
+        seen -= normaliser[0]
+        seen *= normaliser[1]
+    return seen
 
 
 def chosen(policy: Policy, logits: Array) -> Array:
@@ -69,52 +86,33 @@ def chosen(policy: Policy, logits: Array) -> Array:
     return (logits[:, index] + mask).argmax(axis=-1)
 
 
-def _side_by_side(policy: Policy, thetas: Array) -> Outputs:
-    """Outputs of all members' networks."""
-    parts = {name: np.ascontiguousarray(part) for name, part in policy.unflatten(thetas).items()}
-    weights = [(parts[f"w{i}"], parts[f"b{i}"]) for i in range(len(policy.layers))]
-    if len(thetas) <= FEW:
-        return _in_turn(policy, weights)
-    relu, last = policy.activation == "relu", weights[-1][0]
+def _side_by_side(policy: Policy, thetas: Array, normaliser: Normaliser) -> Outputs:
+    """Outputs of all members' networks.
 
-    def outputs(h: Array) -> Array:
-        for w, b in weights:
-            h = np.vecmat(h, w)
-            h += b
-            if w is not last:
-                h = np.maximum(h, 0, out=h) if relu else np.tanh(h, out=h)
-        return h
-
-    return outputs
-
-
-def _in_turn(policy: Policy, weights: list[tuple[Array, Array]]) -> Outputs:
-    """The same, to the last bit, with a product for each member, and all that is the same at every step looked up once
-    per array of observations: a third of the time where there is one member."""
-    relu, last = policy.activation == "relu", len(weights) - 1
-    seen: Array | None = None
-    layers: list[tuple[list[partial[Any]], Array, Array, bool]] = []
-
-    def look_up(h: Array) -> None:
-        layers.clear()
-        for i, (w, b) in enumerate(weights):
-            out = np.empty((len(h), w.shape[-1]), np.float32)
-            products = [partial(row.dot, matrix, into) for row, matrix, into in zip(h, w, out, strict=True)]
-            layers.append((products, out, b, i < last))
-            h = out
+    This goes on at every step of a run, and with one or two members NumPy's calls take longer than what they compute:
+    which calls they are, and on which arrays, is found beforehand.
+    """
+    count, relu, parts = len(thetas), policy.activation == "relu", policy.unflatten(thetas)
+    seen = h = np.empty((count, policy.obs_size), np.float32)
+    calls: list[Callable[[], Any]] = []
+    if normaliser is not None:  # a row for every member: NumPy takes several times as long to repeat one itself
+        mean, scale = (np.tile(part, (count, 1)) for part in normaliser)
+        calls += [partial(np.subtract, seen, mean, seen), partial(np.multiply, seen, scale, seen)]
+    for layer, (_, width) in enumerate(policy.layers):
+        w, b = (np.ascontiguousarray(parts[f"{kind}{layer}"]) for kind in "wb")
+        out = np.empty((count, width), np.float32)
+        each = [partial(row.dot, matrix, place) for row, matrix, place in zip(h, w, out, strict=True)]
+        calls += each if count <= FEW else [partial(np.vecmat, h, w, out)]
+        calls.append(partial(np.add, out, b, out))
+        if layer < len(policy.hidden):
+            nothing = np.zeros_like(out)  # a plain 0 would be made an array at every call
+            calls.append(partial(np.maximum, out, nothing, out=out) if relu else partial(np.tanh, out, out))
+        h = out
 
     def outputs(obs: Array) -> Array:
-        nonlocal seen
-        obs = np.asarray(obs, np.float32)
-        if obs is not seen:
-            look_up(obs)
-            seen = obs
-        for products, h, b, hidden in layers:
-            for product in products:
-                product()
-            np.add(h, b, h)
-            if hidden:
-                np.maximum(h, 0, out=h) if relu else np.tanh(h, h)
+        seen[:] = obs
+        for call in calls:
+            call()
         return h
 
     return outputs

@@ -8,14 +8,13 @@ import numpy as np
 from quell.estimate import Problem
 from quell.keys import generator
 from quell.perturb import draw_of
-from quell.policy.act import Actor, actor, to_environment
+from quell.policy.act import Actor, Normaliser, actor, as_seen, to_environment
 from quell.policy.network import Policy
 from quell.tasks.base import PaysLater, Simulator, Task
 from quell.tasks.foreign.base import ForeignTask, episode_seed
 from quell.types import Array, Episodes, Factored, Rollouts
 
 Generators = Sequence[np.random.Generator]
-Normaliser = tuple[Array, Array] | None  # (mean, 1 / std) of observations, for policies that normalise
 GROUP_BYTES = 64 << 20  # parameters of the members that step together; more would only strain the caches
 NOISE_BLOCK = 64  # steps whose action noise is drawn at once
 GROUP_MEMBERS = 128  # beyond this, batching gains nothing and simulators cost memory
@@ -46,7 +45,8 @@ class LocalSimulator:
             if self._simulator is None or self._size < len(group):
                 self._simulator, self._size = task.simulator(len(group)), len(group)
             members = [episodes.members[i] for i in group]
-            act = actor(policy, member_parameters(problem, theta, episodes, members), mean_action=episodes.mean_action)
+            thetas = member_parameters(problem, theta, episodes, members)
+            act = actor(policy, thetas, normaliser, mean_action=episodes.mean_action)
             environment, drawn = zip(*(_generators(problem.seed, episodes, *m) for m in members), strict=True)
             noisy = policy.stochastic and not episodes.mean_action
             horizon = min(task.horizon, episodes.longest or task.horizon)
@@ -106,26 +106,22 @@ class _Played:
     ) -> None:
         """From reset until all have ended or the horizon is reached. What is done here for one member is done at every
         step of a run: it calls no more than it must."""
-        active, act = np.ones(len(self.steps), bool), actor.act
+        active, act, can_terminate = np.ones(len(self.steps), bool), actor.act, self.task.can_terminate
         bounded = to_environment(self.policy, getattr(simulator, "bounds", None))
         late = simulator if isinstance(simulator, PaysLater) else None
-        seen, normaliser = np.empty(self.raw.shape[1:], np.float32), self.normaliser
-        if normaliser is not None:  # NumPy takes several times as long over rows that it has to repeat itself
-            normaliser = np.tile(normaliser[0], (len(seen), 1)), np.tile(normaliser[1], (len(seen), 1))
         obs = simulator.reset(resets)
         t = 0
         for t, (raw, action, added) in enumerate(zip(self.raw, self.actions, noise, strict=False)):
             pulse[0] += 1
             raw[:] = obs
-            _look(obs, normaliser, seen)
-            act(seen, added, action)
+            act(raw, added, action)
             if bounded:
                 action = bounded(action)
             if late:
                 obs, ended = late.advance(action, active)
             else:
                 obs, self.rewards[t], ended = simulator.step(action, active)
-            if not self.task.can_terminate:
+            if not can_terminate:
                 continue
             cut = getattr(simulator, "truncated", None)  # some environments end an episode without terminating it
             over = ended if cut is None else ended | cut
@@ -151,9 +147,9 @@ class _Played:
                 results.rewards[row, :end] = np.nan  # an engine may take such an action for 0; its return means nothing
             results.obs_sums[row] = seen.sum(axis=0), np.square(seen).sum(axis=0)
             if results.states is not None:
-                results.states[row] = _as_seen(seen[spread_over(end, results.states.shape[1])], self.normaliser)
+                results.states[row] = as_seen(seen[spread_over(end, results.states.shape[1])], self.normaliser)
             if paths := results.trajectories:
-                paths.obs[row, :end], paths.obs[row, end:] = _as_seen(seen, self.normaliser), 0.0
+                paths.obs[row, :end], paths.obs[row, end:] = as_seen(seen, self.normaliser), 0.0
                 paths.actions[row, :end], paths.actions[row, end:] = actions, 0.0
 
 
@@ -167,17 +163,3 @@ def _noise(policy: Policy, generators: Generators, horizon: int, act: Actor) -> 
     for start in range(0, horizon, NOISE_BLOCK):
         count = min(NOISE_BLOCK, horizon - start)
         yield from act.added(np.stack([policy.draw_noise(rng, count) for rng in generators], axis=1))
-
-
-def _look(obs: Array, normaliser: Normaliser, seen: Array) -> None:
-    """Write observations into `seen` as the policy sees them: float32, normalised if it normalises."""
-    seen[:] = obs
-    if normaliser is not None:
-        np.subtract(seen, normaliser[0], seen)
-        np.multiply(seen, normaliser[1], seen)
-
-
-def _as_seen(obs: Array, normaliser: Normaliser) -> Array:
-    seen = np.empty(obs.shape, np.float32)
-    _look(obs, normaliser, seen)
-    return seen

@@ -130,6 +130,7 @@ class MujocoSimulator:
         self._controls = [data.ctrl for data in self.data]
         self._advances = [member.advance for member in self.members]
         self._views = {field: [getattr(data, field).reshape(-1) for data in self.data] for field in task.fields}
+        self._observe, self._can_terminate = task.observe, task.can_terminate
         self._count = 0
         self.steps_per_second = 1 / (first.opt.timestep * task.frame_skip)
 
@@ -150,18 +151,22 @@ class MujocoSimulator:
     def advance(self, actions: Array, active: Array) -> tuple[Array, Array]:
         if self._steps == len(self._ended):
             self._compute_rewards()
-        rows = zip(self._advances, self._controls, actions, active.tolist(), strict=False)
-        for advance, control, action, running in rows:
-            if running:
-                control[:] = action
-                advance()
+        if self._count == 1:  # alone a member is always running; what goes on around its physics shows in speed
+            self._controls[0][:] = actions
+            self._advances[0]()
+        else:
+            rows = zip(self._advances, self._controls, actions, active.tolist(), strict=False)
+            for advance, control, action, running in rows:
+                if running:
+                    control[:] = action
+                    advance()
         ended = self._ended[self._steps]
         self._actions.append(actions)
         self._steps += 1
         state = self._read()
-        if self.task.can_terminate:
+        if self._can_terminate:
             ended[:] = self.task.terminated(np, state)
-        return self.task.observe(np, state), ended
+        return self._observe(np, state), ended
 
     def rewards(self) -> Array:
         self._compute_rewards()

@@ -1,8 +1,11 @@
 """One iteration: perturb -> rollout -> estimate -> update, and what there is to log about it."""
 
 import dataclasses
+import functools
 import math
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -152,6 +155,10 @@ class Trainer:
         norm, rule = 0.0, state.current(self.config.step)
         for _ in range(self.config.estimator.needs.updates):
             theta, memory = state.theta, state.estimator
+            if xp is np and (look := getattr(rule, "look", None)):
+                context = dataclasses.replace(
+                    context, looked=_beside().submit(_calmly, look, state.step, context).result
+                )
             estimated = estimate(self.config.estimator, self.problem, batch, memory, total=total, theta=theta)
             norm = xp.linalg.norm(estimated.gradient.astype(np.float64 if xp is np else np.float32))
             seen = dataclasses.replace(context, caution=estimated.caution)
@@ -184,6 +191,17 @@ class Trainer:
         row |= {"eval/steps": state.eval_steps, "eval/best": state.best.score if state.best else math.nan}
         target = self.config.target
         return state, row if target is None else {**row, "eval/reached": float(row["eval/best"] >= target)}
+
+
+@functools.lru_cache(maxsize=1)
+def _beside() -> ThreadPoolExecutor:
+    """For what a step finds out while the gradient is estimated: the workers have nothing to do meanwhile."""
+    return ThreadPoolExecutor(1, thread_name_prefix="quell-step")
+
+
+def _calmly(look: Callable[..., Any], *arguments: Any) -> Any:
+    with np.errstate(all="ignore"):  # a thread has its own
+        return look(*arguments)
 
 
 def visited(rollouts: Rollouts, count: int = STATES) -> Array:

@@ -4,6 +4,7 @@ A step is a frozen dataclass in a file that ends in `STEPS = [...]`. It may look
 visited, and on them the KL divergence and products with the Fisher matrix.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -32,6 +33,8 @@ class Context:
     states: Array | None = None
     """Observations [n, o] of the batch as the policy saw them, where the step asked for some."""
     caution: Caution = NO_CAUTION
+    looked: Callable[[], Any] | None = None
+    """What a step's `look(state, context)` returned, where it has one: that goes on while the gradient is estimated."""
 
     def kl(self, theta: Array) -> Any:
         """Mean KL(pi_theta || pi_batch) over the states."""

@@ -59,7 +59,7 @@ class Natural:
 
     def step(self, theta: Array, gradient: Array, state: Any, context: Context) -> tuple[Array, Any, Metrics]:
         xp = namespace(theta)
-        following = self._learned(xp, state, context)
+        following = self.look(state, context) if context.looked is None else context.looked()
         direction = self.metric(context.policy, following).apply(gradient, -1)
         wanted = scheduled(self.kl, self.schedule, context.steps, context.budget) * context.caution.share**2
         length = context.kl_length(direction)
@@ -77,9 +77,10 @@ class Natural:
         theta = xp.where(refused, xp.nan, xp.where(still, theta, moved)).astype(theta.dtype)
         return theta, {name: xp.where(refused, state[name], value) for name, value in following.items()}, facts
 
-    def _learned(self, xp: Any, state: dict[str, Array], context: Context) -> dict[str, Array]:
-        """The state with this batch's states."""
+    def look(self, state: dict[str, Array], context: Context) -> dict[str, Array]:
+        """The state with this batch's states, for which no gradient is needed."""
         assert context.states is not None
+        xp = namespace(context.theta)
         fresh = _compiled_factors(context.policy)(context.theta, context.states)
         if xp is np:
             fresh = {name: np.asarray(value, np.float64) for name, value in fresh.items()}
