@@ -1,12 +1,15 @@
 """Other libraries beside benchmarks/seconds.py: how fast they step, and what they earn after how many steps.
 
-    PYTHON benchmarks/peers.py --speed 60 [--tasks halfcheetah ...] [--methods sb3-ppo ...]
-    PYTHON benchmarks/peers.py --curve [--seeds 1] [--tasks ...] [--methods ...]
+    python3.11 -m venv PEERS && PEERS/bin/pip install stable-baselines3 sb3-contrib "gymnasium[mujoco]"
+    PEERS/bin/python benchmarks/peers.py --speed 60 [--tasks halfcheetah ...] [--methods sb3-ppo ...]
+    PEERS/bin/python benchmarks/peers.py --curve [--minutes 30] [--seeds 1] [--tasks ...] [--methods ...]
 
-PYTHON is that of an environment with stable-baselines3, sb3-contrib and gymnasium[mujoco]. The first runs each method
-for so many seconds, with nothing else on the machine, and counts steps, learning included, evaluation not. The second
-trains for `--steps` and plays 5 fresh episodes with mean actions every 20,000 steps; it may share the machine, as
-nothing is timed. Seconds to a score are then measured steps / measured speed. Both add lines to `--out`.
+The first runs each method for so many seconds, with nothing else on the machine, and counts steps, learning included,
+evaluation not. The second trains until a policy has earned the task's highest target of benchmarks/seconds.py twice in
+a row, or for `--steps` or `--minutes`, and plays 5 fresh episodes with mean actions every 20,000 steps, during which
+its clock stands still. Seconds to a score are those of its clock, imports included, where other programs had no more
+than `--idle` cores meanwhile; else measured steps / measured speed. Both add lines to `--out`; the command can be
+stopped, and goes on with the next run that is missing.
 
 Settings are RL Zoo's for MuJoCo tasks (sb3-ppo, sb3-trpo, sb3-sac, sb3-ars), or those of CleanRL's script
 ppo_continuous_action.py, run by Stable-Baselines3's code (cleanrl-ppo).
@@ -18,10 +21,15 @@ import argparse
 import gzip
 import itertools
 import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from seconds import FIRST_SEED, TARGETS, busy, own, reached
+
+BEGAN = time.monotonic()
 TASKS = {"halfcheetah": "HalfCheetah-v5", "hopper": "Hopper-v5", "walker2d": "Walker2d-v5"}
 METHODS = ("sb3-ppo", "sb3-trpo", "sb3-sac", "sb3-ars", "cleanrl-ppo")
 OUT = Path(__file__).parent.parent / "results/seconds/peers.jsonl.gz"
@@ -66,17 +74,26 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="*", default=list(TASKS))
     parser.add_argument("--methods", nargs="*", default=METHODS)
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
     parser.add_argument("--steps", type=int, default=1_000_000)
+    parser.add_argument("--minutes", type=float, default=60.0, help="of training, for a curve")
+    parser.add_argument("--idle", type=float, default=0.15, help="cores that others may use, where a curve is timed")
     parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--one", help="be the run of this case")
     given = parser.parse_args()
-    for seed, task, method in itertools.product(range(200, 200 + given.seeds), given.tasks, given.methods):
-        case = {"task": task, "method": method, "seed": seed, "kind": "curve" if given.curve else "speed"}
-        if any(case.items() <= row.items() for row in read(given.out)):
-            continue
-        row = case | (curve(task, method, seed, given.steps) if given.curve else speed(task, method, given.speed))
+    if given.one:
+        case = json.loads(given.one)
+        one = curve(given, **case) if given.curve else {"kind": "speed", **speed(**case, seconds=given.speed)}
         with gzip.open(given.out, "at") as out:
-            out.write(json.dumps(row) + "\n")
-        print(row, flush=True)
+            out.write(json.dumps({**case, **one}) + "\n")
+        print({**case, **one}, flush=True)
+        return
+    seeds = range(given.first_seed, given.first_seed + given.seeds)
+    for seed, task, method in itertools.product(seeds, given.tasks, given.methods):
+        case = {"task": task, "method": method, "seed": seed}
+        wanted = case | {"kind": "curve" if given.curve else "speed"}
+        if not any(wanted.items() <= row.items() for row in read(given.out)):  # each in a process of its own
+            subprocess.run([sys.executable, *sys.argv, "--one", json.dumps(case)], check=True)
 
 
 def made(task: str, method: str, seed: int) -> tuple[Any, Any]:
@@ -100,11 +117,11 @@ def made(task: str, method: str, seed: int) -> tuple[Any, Any]:
     return kind(policy, env, seed=seed, device="cpu", **settings), env
 
 
-def speed(task: str, method: str, seconds: float) -> dict[str, Any]:
+def speed(task: str, method: str, seed: int, seconds: float) -> dict[str, Any]:
     """Steps per second; SAC is timed once it learns."""
     from stable_baselines3.common.callbacks import BaseCallback
 
-    model, _ = made(task, method, 200)
+    model, _ = made(task, method, seed)
     model.learning_starts = min(getattr(model, "learning_starts", 0), 100)
     marks: list[tuple[float, int]] = []
 
@@ -119,22 +136,27 @@ def speed(task: str, method: str, seconds: float) -> dict[str, Any]:
     return {"steps_per_second": round((last - first) / (ended - began), 1), "seconds": round(ended - began, 1)}
 
 
-def curve(task: str, method: str, seed: int, steps: int) -> dict[str, Any]:
-    """[steps, mean of 5 fresh episodes with mean actions]."""
+def curve(given: argparse.Namespace, task: str, method: str, seed: int) -> dict[str, Any]:
+    """[seconds, steps, mean of 5 fresh episodes with mean actions]."""
     import gymnasium
     import numpy as np
     from stable_baselines3.common.callbacks import BaseCallback
 
-    (model, env), fresh, found = made(task, method, seed), gymnasium.make(TASKS[task]), []
+    before = busy() - own()
+    (model, env), fresh, found = made(task, method, seed), gymnasium.make(TASKS[task]), list[list[Any]]()
 
     class Looks(BaseCallback):
-        due = EVERY
+        due, outside = EVERY, 0.0
 
         def _on_step(self) -> bool:
-            if self.num_timesteps >= self.due:
-                self.due += EVERY
-                found.append((self.num_timesteps, round(float(np.mean([self.episode(k) for k in range(EPISODES)])), 1)))
-            return True
+            if self.num_timesteps < self.due:
+                return True
+            seconds, began = time.monotonic() - BEGAN - self.outside, time.monotonic()
+            self.due += EVERY
+            score = float(np.mean([self.episode(k) for k in range(EPISODES)]))
+            found.append([round(seconds, 1), self.num_timesteps, round(score, 1)])
+            self.outside += time.monotonic() - began
+            return reached(found, max(TARGETS[task])) is None and seconds < 60 * given.minutes
 
         def episode(self, number: int) -> float:
             obs, _ = fresh.reset(seed=10_000 * seed + self.num_timesteps + number)
@@ -145,8 +167,10 @@ def curve(task: str, method: str, seed: int, steps: int) -> dict[str, Any]:
                 total, over = total + float(reward), terminated or truncated
             return total
 
-    model.learn(steps, callback=Looks())
-    return {"steps": steps, "curve": found}
+    model.learn(given.steps, callback=Looks())
+    others = (busy() - own() - before) / (time.monotonic() - BEGAN)
+    facts = {"kind": "curve", "steps": found[-1][1] if found else 0, "others": round(others, 2)}
+    return {**facts, "timed": others <= given.idle, "curve": found}
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -154,13 +178,14 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def curves(rows: list[dict[str, Any]]) -> dict[tuple[str, str], list[list[tuple[float, int, float]]]]:
-    """(task, method) -> of every seed (seconds, steps, score), at the speed that was measured."""
+    """(task, method) -> of every seed (seconds, steps, score): as measured, or at the speed that was measured."""
     speeds = {(row["task"], row["method"]): row["steps_per_second"] for row in rows if row["kind"] == "speed"}
     found: dict[tuple[str, str], list[list[tuple[float, int, float]]]] = {}
     for row in rows:
         case = row["task"], row["method"]
-        if row["kind"] == "curve" and case in speeds:
-            found.setdefault(case, []).append([(steps / speeds[case], steps, score) for steps, score in row["curve"]])
+        if row["kind"] == "curve" and (row["timed"] or case in speeds):
+            points = [(s if row["timed"] else n / speeds[case], n, score) for s, n, score in row["curve"]]
+            found.setdefault(case, []).append(points)
     return found
 
 
