@@ -134,7 +134,7 @@ def figure(path: Path) -> None:
     """Score against seconds from the shell: medians and ranges over seeds, a single run of another library dotted."""
     panels: dict[str, dict[str, list[Any]]] = {task: {} for task in RACED}
     for task, _, method, runs in groups(read_seconds(SECONDS)):
-        if task in panels and method in TIMED:
+        if task in panels and method in METHODS:
             panels[task][method] = [run["curve"] for run in runs]
     for (task, method), found in curves(read_peers(PEERS)).items():
         panels[task][method] = found
