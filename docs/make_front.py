@@ -98,7 +98,8 @@ def speed() -> str:
     own = {len(runs) for (_, _, method), runs in ours.items() if method == "natural-cv"}
     other = {len(runs) for (_, _, method), runs in ours.items() if method != "natural-cv"}
     told = (
-        f"Two cores. Medians of {min(own)} fresh seeds, of the other methods {min(other)}. -: not reached; empty: not run. "
+        f"Two cores. Medians of {min(own)} fresh seeds, of the other methods {min(other)}. -: not reached; "
+        "empty: not run. "
         f"Stable-Baselines3's PPO takes {1e6 / paces['halfcheetah']:,.0f} seconds for a million steps of `halfcheetah` "
         "([how measured](results/seconds/README.md))."
     )
