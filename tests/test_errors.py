@@ -78,7 +78,7 @@ def test_python_errors_speak_python() -> None:
         (name, value), *_ = keywords.items()
         assert f"{name}={value!r}`" in str(refused.value)
         assert "--" not in str(refused.value)
-    with pytest.raises(UsageError, match=r"reads no setting 'pair' \(did you mean 'pairs'\?\)"):
+    with pytest.raises(UsageError, match=r"reads no setting 'pair' \(did you mean 'pairs'\?\)$"):
         quell.train("lqr", pair=3)  # type: ignore[call-overload]
     with pytest.raises(UsageError, match=r"reads no setting 'worker' \(did you mean 'workers'\?\)"):
         quell.train("lqr", worker=3)  # type: ignore[call-overload]

@@ -67,8 +67,12 @@ def test_environments_of_ones_own(tmp_path: Path) -> None:
 
 
 def test_envpools_episodes_are_drawn_by_gymnasium(tmp_path: Path) -> None:
+    """A close-up: the walker, in shades of purple, is at least a third of it tall, and within it."""
     film(trained("bipedalwalker", tmp_path, horizon=10), tmp_path / "film.gif", seconds=0.2)
-    assert frames(tmp_path / "film.gif")[0].shape == (400, 600, 3)
+    frame = frames(tmp_path / "film.gif")[0].astype(int)
+    assert frame.shape == (360, 540, 3)
+    rows = np.flatnonzero(((frame[..., 0] > frame[..., 1] + 30) & (frame[..., 2] > frame[..., 1] + 30)).sum(axis=1) > 4)
+    assert 120 < np.ptp(rows) < 300
 
 
 @pytest.mark.filterwarnings("ignore")  # of JAX, about the fork that starts ffmpeg

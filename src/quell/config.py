@@ -206,9 +206,12 @@ class Unread(UsageError):
             return f"{refused}: {answer}"
         hint = did_you_mean(self.name, here, shown)
         if any(key.endswith(f".critic.{self.name}") for key in known):
-            hint = f" (the critic's is {spelled(f'critic.{self.name}')})"
+            natural = f"; how far a natural step goes is {spelled('kl')}" if "step.kl" in known else ""
+            hint = f" (the critic's is {spelled(f'critic.{self.name}')}{natural if self.name == 'lr' else ''})"
+        if hint:  # the list of fifty would hide it
+            return f"{refused}{hint}"
         listed = ", ".join(map(spelled, sorted({*known, *self.others} - {"task"}, key=lambda key: ("." in key, key))))
-        return f"{refused}{hint}; it reads: {listed}"
+        return f"{refused}; it reads: {listed}"
 
 
 WORDS = {"true": True, "false": False, "none": None}

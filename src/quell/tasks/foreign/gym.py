@@ -25,6 +25,7 @@ from quell.tasks.base import Array
 from quell.tasks.foreign.base import ForeignSimulator, ForeignTask, as_pairs, describe
 
 DRAWN = {"render_mode": "rgb_array"}
+CLOSE_UPS = {"BipedalWalker-v3": np.s_[150:330, :270]}  # the robot is 70 of 400 pixels tall, and always there
 RESET, STEP = "(observation, info)", "(observation, reward, terminated, truncated, info)"
 
 
@@ -169,13 +170,15 @@ class GymSimulator(ForeignSimulator):
         return float(self._envs[0].metadata.get("render_fps") or 30)
 
     def picture(self, width: int, height: int) -> Array:
-        """The first member as the environment draws it, in its own size."""
+        """The first member as the environment draws it, in its own size (of BipedalWalker: a close-up)."""
         if self._envs[0].render_mode != "rgb_array":
             why = "its environment has no render_mode 'rgb_array', or the function that makes it takes no `render_mode`"
             raise UsageError(f"{self.task.name} is not drawn: {why}")
         picture = np.asarray(self._envs[0].render())
         if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
             raise UsageError(f"{self.task.name}: render() gave {picture.dtype} {picture.shape}, not RGB bytes")
+        if (part := CLOSE_UPS.get(self.task.source.env_id)) and picture.shape[:2] == (400, 600):
+            picture = picture[part].repeat(2, axis=0).repeat(2, axis=1)
         return picture
 
 
