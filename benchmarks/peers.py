@@ -24,6 +24,7 @@ import json
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,10 @@ ZOO: dict[str, dict[str, dict[str, Any]]] = {
     },
     "cleanrl-ppo": dict.fromkeys(TASKS, CLEANRL),
 }
+
+
+class EnoughError(Exception):
+    """Ends a run: ARS does not heed what a callback returns."""
 
 
 def main() -> None:
@@ -129,9 +134,12 @@ def speed(task: str, method: str, seed: int, seconds: float) -> dict[str, Any]:
         def _on_step(self) -> bool:
             if self.num_timesteps >= 200:
                 marks.append((time.perf_counter(), self.num_timesteps))
-            return not marks or marks[-1][0] - marks[0][0] < seconds
+                if marks[-1][0] - marks[0][0] >= seconds and marks[-1][1] > marks[0][1]:
+                    raise EnoughError
+            return True
 
-    model.learn(1_000_000, callback=Clock())
+    with suppress(EnoughError):
+        model.learn(1_000_000, callback=Clock())
     (began, first), (ended, last) = marks[0], marks[-1]
     return {"steps_per_second": round((last - first) / (ended - began), 1), "seconds": round(ended - began, 1)}
 
@@ -156,7 +164,9 @@ def curve(given: argparse.Namespace, task: str, method: str, seed: int) -> dict[
             score = float(np.mean([self.episode(k) for k in range(EPISODES)]))
             found.append([round(seconds, 1), self.num_timesteps, round(score, 1)])
             self.outside += time.monotonic() - began
-            return reached(found, max(TARGETS[task])) is None and seconds < 60 * given.minutes
+            if reached(found, max(TARGETS[task])) is not None or seconds >= 60 * given.minutes:
+                raise EnoughError
+            return True
 
         def episode(self, number: int) -> float:
             obs, _ = fresh.reset(seed=10_000 * seed + self.num_timesteps + number)
@@ -167,7 +177,8 @@ def curve(given: argparse.Namespace, task: str, method: str, seed: int) -> dict[
                 total, over = total + float(reward), terminated or truncated
             return total
 
-    model.learn(given.steps, callback=Looks())
+    with suppress(EnoughError):
+        model.learn(given.steps, callback=Looks())
     others = (busy() - own() - before) / (time.monotonic() - BEGAN)
     facts = {"kind": "curve", "steps": found[-1][1] if found else 0, "others": round(others, 2)}
     return {**facts, "timed": others <= given.idle, "curve": found}
