@@ -232,3 +232,20 @@ def test_mean_actions_leave_only_the_perturbation_to_learn_from(tmp_path: Any, i
     assert not np.array_equal(runs[0].theta, runs[1].theta)
     quiet = quell.train("swimmer", out=tmp_path, progress=False, mean_actions=True, init_std=0.01, **settings)
     assert quiet.history[0]["return/mean"] == pytest.approx(runs[0].history[0]["return/mean"])
+
+
+def test_rewards_are_looked_through_for_rules_that_ask_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where 500 episodes last eight of a thousand steps, that takes a tenth of the default's time."""
+    asked = []
+
+    def sight(*given: Any) -> float:
+        asked.append(given)
+        return 0.5
+
+    monkeypatch.setattr(AdvantageColumn, "sight", sight)
+    for rule in (LayerCoefficients(), MseCoefficients()):
+        estimator = ControlVariate(shaping="past", columns=AdvantageColumn(), coefficients=rule)
+        data = Collector(LinearGaussian(), POLICY, pairs=3, directions=Gaussian(sigma=0.3))
+        rows = estimator.prepare(data.problem, data.batch(THETA, 0), estimator.init(data.problem))
+        assert rows.shared["sight"] == (0.5 if rule.sighted else 1.0)
+    assert len(asked) == 1

@@ -116,7 +116,7 @@ class ControlVariate:
         (fitness, scale, good), xp = self._shaped(batch, state), namespace(batch.theta)
         rows = self.columns.prepare(problem, batch, good, state, scale)
         rows.pairs.update({"good": good, "fitness": fitness.reshape(-1, 2)})
-        rows.shared["sight"] = xp.asarray(self.columns.sight(batch))
+        rows.shared["sight"] = xp.asarray(self.columns.sight(batch) if self.coefficients.sighted else 1.0)
         rows.shared["differ"] = xp.asarray(~alike(earned(batch)))
         metric = batch.metric if self.metric == "step" else None
         rows.shared["whitening"] = () if metric is None else metric.whitening()

@@ -46,6 +46,8 @@ class Coefficients:
     """Whether it can weigh several columns."""
     layered: ClassVar[bool] = False
     """Whether it has one coefficient per layer, or one per coordinate."""
+    sighted: ClassVar[bool] = False
+    """Whether it asks for `Means.sight`, which is looked up in all rewards of a batch."""
 
     def init(self, space: Space) -> State:
         return {}
@@ -211,6 +213,7 @@ class MseCoefficients(Coefficients):
 
     name: ClassVar[str] = "mse"
     layered: ClassVar[bool] = True
+    sighted: ClassVar[bool] = True
     decay: Annotated[float, SHARE] = 0.9
     """How much of the products of past batches survives a batch."""
     memory: Annotated[float, SHARE] = 0.99

@@ -42,6 +42,7 @@ class Columns(Protocol):
 
     def sight(self, batch: Batch) -> Any:
         """Share of the gradient that a batch's rewards let it see at most; 1 where nothing is too far ahead."""
+        return 1.0
 
     def terms(
         self, xp: Any, problem: Problem, pair: Pair, row: dict[str, Any], theta: Any, x: Any
