@@ -21,8 +21,10 @@ class AcceleratedTask(Task):
     """The environment, without the wrappers that its own library trains with."""
 
     def __post_init__(self) -> None:
-        size = self.env.observation_size
-        size = size["state"] if isinstance(size, dict) else size
+        import jax
+
+        # Only the shape: Brax's own `observation_size` carries a reset out, and compiles each of its operations.
+        size = seen(jax.eval_shape(self.env.reset, jax.random.PRNGKey(0)).obs).shape
         summary = f"{self.name}, as its authors made it"
         vars(self).update(summary=summary, obs_size=int(np.prod(size)), action_size=int(self.env.action_size))
 
