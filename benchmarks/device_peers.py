@@ -88,7 +88,6 @@ def main() -> None:
             print(f"{env:14}{members:>7} {row['library']:8}{rates}  {facts}  {beside}", flush=True)
     if asked.json is not None:
         told = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(asked).items()}
-        told |= {"precision": str(jax.config.jax_default_matmul_precision)}
         asked.json.parent.mkdir(parents=True, exist_ok=True)
         asked.json.write_text(json.dumps({"asked": told, **machine(), **versions(), "rows": rows}, indent=1))
 
@@ -127,8 +126,9 @@ def measured(asked: Asked, env: str, members: int) -> list[dict[str, Any]]:
 
 
 def of_quell(asked: Asked, env: str, members: int) -> Turn:
-    numbers = {"pairs": members // 2, "batch_steps": 0, "steps": 10**12, "seed": SEED, "horizon": asked.horizon}
-    numbers |= {"task_settings": {"backend": asked.backend}, "policy.hidden": asked.hidden, "policy.activation": "tanh"}
+    numbers: dict[str, Any] = {"pairs": members // 2, "batch_steps": 0, "steps": 10**12, "seed": SEED}
+    numbers |= {"horizon": asked.horizon, "task_settings": {"backend": asked.backend}}
+    numbers |= {"policy.hidden": asked.hidden, "policy.activation": "tanh"}
     numbers |= {"directions.sigma": SIGMA, "step.lr": RATE, "normalise_obs": True}
     trainer = Trainer(make_config(f"brax:{env}", "es", "tuned", numbers), Device())
     state = trainer.initial_state()
