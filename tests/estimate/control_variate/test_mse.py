@@ -175,6 +175,15 @@ def test_bias_and_noise_against_a_closed_form_gradient(gamma: float, low: float,
     assert low <= beta.min() <= beta.max() <= high
 
 
+def test_no_step_is_taken_on_what_nothing_is_known_of() -> None:
+    column = AdvantageColumn(gamma=1.0, trace=1.0)
+    estimator = ControlVariate(shaping="past", columns=column, coefficients=MseCoefficients())
+    collector = Collector(LinearGaussian(), POLICY, pairs=4, directions=Gaussian(sigma=0.2))
+    first = collector.estimate(estimator, collector.batch(THETA, 0), estimator.init(collector.problem))
+    assert not first.gradient.any()
+    assert collector.estimate(estimator, collector.batch(THETA, 1), first.state).gradient.any()
+
+
 SETTINGS: dict[str, Any] = {
     **{"method": "natural-cv", "directions": Fisher(nats=1.0, least=0.05), "estimator.coefficients": "mse"},
     **{"steps": 1500, "horizon": 50, "delay": "end", "progress": False, "hidden": "linear", "batch_steps": 300},

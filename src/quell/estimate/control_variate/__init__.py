@@ -161,7 +161,8 @@ class ControlVariate:
         found = either(told, lambda: self._weighed(problem, following, sums, rows), following)
         metrics |= {name: found.pop(name) for name in found.keys() - following.keys()}
         share = xp.where(usable, self.columns.share(state, rows, sums), 1.0)
-        return Estimate(means[1].astype(np.float32), found, metrics, Caution(share=share))
+        gradient = xp.where(self.coefficients.ready(state), means[1], 0.0).astype(np.float32)
+        return Estimate(gradient, found, metrics, Caution(share=share))
 
     def _weighed(self, problem: Problem, state: State, sums: Sums, rows: Rows) -> dict[str, Any]:
         """The state with what the coefficients learn of a batch, and their metrics."""
