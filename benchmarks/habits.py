@@ -1,6 +1,6 @@
 """What somebody types who comes from Stable-Baselines3, RL Zoo, CleanRL or EvoTorch, and what quell makes of it.
 
-    pip install '.[tune]' stable-baselines3 imageio     # in an environment of its own
+    pip install '.[tune,video]' stable-baselines3       # in an environment of its own
     python benchmarks/habits.py                         # writes results/habits/habits.json
     python docs/make_numbers.py                         # makes the table from it
 

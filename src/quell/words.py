@@ -57,6 +57,14 @@ _FILE = (
 )
 _ENTROPY = ("no method here has an entropy bonus; `init_std` is how much actions vary at first",) * 2
 
+REMARKS = {
+    "pairs": ("a pair is two members of the population",) * 2,
+    "kl": ("the divergence of a natural step",) * 2,
+    **dict.fromkeys(("eval_every", "checkpoint_every"), ("counted in iterations",) * 2),
+    "task_settings": ("task_settings={'is_slippery': False}", "--task-settings is_slippery false"),
+}
+"""What differs besides the name: in Python, and on the command line."""
+
 SENTENCES: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("callback", "callbacks"), _CALLBACKS),
     **dict.fromkeys(("verbose", "quiet", "progress_bar", "progress"), _QUIET),
@@ -120,8 +128,8 @@ RESULT = {
 def called_here(name: str, known: Collection[str], shown: Callable[[str], str], *, flags: bool) -> str | None:
     """A sentence on what another library's word stands for here; None if it is unknown."""
     if there := [one for one in ELSEWHERE.get(name, ()) if one in known]:
-        size = " (a pair is two members of the population)" if there[0] == "pairs" else ""
-        return f"it is called {shown(there[0])} here{size}"
+        remark = REMARKS.get(there[0])
+        return f"it is called {shown(there[0])} here{f' ({remark[flags]})' if remark else ''}"
     if name not in SENTENCES:
         return None
     return as_flags(SENTENCES[name][1]) if flags else SENTENCES[name][0]

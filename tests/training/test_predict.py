@@ -158,6 +158,7 @@ def test_a_result_is_three_lines_and_a_picture(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("default")
 def test_stable_baselines3_itself_evaluates_a_policy() -> None:
+    """Where it is installed (CONTRIBUTING.md: before a release); results/habits records what came of it there."""
     evaluation = pytest.importorskip("stable_baselines3.common.evaluation")
     policy = quell.load(ZOO).policy
     assert evaluation.evaluate_policy(policy, gymnasium.make("CartPole-v1"), n_eval_episodes=2)[0] == 500.0

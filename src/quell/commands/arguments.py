@@ -24,7 +24,9 @@ WHOLE = r"(?:invalid literal for int|no type matching INT could be instantiated)
 REWORDED = {
     rf"Error parsing ([^:]+): {WHOLE}[^'\[]*\[?('[^']*').*": r"\1 takes a whole number, got \2",
     r"Error parsing ([^:]+): (?:no type .*)?could not convert string to float: (.*)": r"\1 takes a number, got \2",
-    r"Error parsing ([^:]+): (?:Failed to parse key-value pairs!|not pairs)": r"\1 takes names and their values",
+    r"Error parsing ([^:]+): (?:Failed to parse key-value pairs!|not pairs)": (
+        r"\1 takes names and their values, with spaces between them"
+    ),
     r"Error parsing ([^:]+): Could not find valid parse for arguments: \[(.*)\]": (
         r"\1 takes whole numbers with spaces between them, got \2"
     ),

@@ -286,7 +286,11 @@ def from_env(env: Any, *, name: str = "", horizon: int = 0, **kwargs: Any) -> Gy
 def _named(env: Any) -> str:
     """What an object that is no environment is called, and what to do about several in one."""
     several = isinstance(env, list | tuple) or hasattr(env, "num_envs")
-    return type(env).__name__ + (" (one is enough: quell makes as many as it has workers for)" if several else "")
+    return type(env).__name__ + (
+        " (one is enough: quell makes as many copies as it needs, and workers=8 sets the number of processes)"
+        if several
+        else ""
+    )
 
 
 def _is_registered(spec: Any) -> bool:
