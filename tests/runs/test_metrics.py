@@ -9,7 +9,7 @@ import tracemalloc
 from pathlib import Path
 
 import quell
-from quell.runs.metrics import METRICS, MetricsWriter
+from quell.runs.metrics import METRICS, Board, MetricsWriter
 
 
 def rows(folder: Path) -> list[dict[str, float | None]]:
@@ -83,3 +83,26 @@ def test_a_metric_that_nobody_defined_is_kept_where_columns_are_free(tmp_path: P
     writer.close()
     assert rows(tmp_path) == [{"iteration": 1, "steps": 1, "own": 2.0, "undefined": 3.0}]
     assert (tmp_path / "metrics.csv").read_text().splitlines() == ["steps,own", "1,2.0"]
+
+
+def test_tensorboards_file_is_what_tensorboardx_would_write(tmp_path: Path) -> None:
+    """A record of the same bytes, with its checksums; a row is one event."""
+    from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.record_writer import RecordWriter
+
+    board = Board(tmp_path, 0)
+    board.write({"steps": 100, "speed": 1.5, "return/mean": math.nan, "return/std": 2.0})
+    board.close()
+    (path,) = tmp_path.iterdir()
+    data, at, events = path.read_bytes(), 0, []
+    other = RecordWriter(str(tmp_path / "other"))
+    while at < len(data):
+        length = int.from_bytes(data[at : at + 8], "little")
+        events.append(Event.FromString(data[at + 12 : at + 12 + length]))
+        other.write(data[at + 12 : at + 12 + length])
+        at += 16 + length
+    other.close()
+    assert (tmp_path / "other").read_bytes() == data
+    assert events[0].file_version == "brain.Event:2"
+    assert {one.tag: one.simple_value for one in events[-1].summary.value} == {"speed": 1.5, "return/std": 2.0}
+    assert events[-1].step == 100

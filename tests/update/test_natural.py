@@ -152,3 +152,16 @@ def test_a_surrogate_is_heeded(reach: float) -> None:
     else:
         assert 0.25 * whole < np.linalg.norm(moved - where.theta) < reach * whole
         assert facts["update/kl"] == pytest.approx(where.kl(moved))
+
+
+def test_what_was_found_while_the_gradient_was_estimated_is_not_looked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    step, where = Natural(), context(GAUSSIAN)
+    state, gradient = step.init(GAUSSIAN, where.theta), gradient_of(GAUSSIAN)
+    moved, following, _ = step.step(where.theta, gradient, state, where)
+    looked = step.look(state, where)
+    monkeypatch.delattr(Natural, "look")
+    again, same, _ = step.step(where.theta, gradient, state, dataclasses.replace(where, looked=lambda: looked))
+    assert again.tobytes() == moved.tobytes()
+    assert all(same[name].tobytes() == following[name].tobytes() for name in following)

@@ -69,7 +69,11 @@ class Context:
 
 
 class Step(Protocol):
-    """One rule; its fields are its settings."""
+    """One rule; its fields are its settings.
+
+    It may have `look(state, context)`, for what it finds out from a batch's states alone: that is called in a thread of
+    its own while the gradient is estimated, and `context.looked()` is what it returned.
+    """
 
     @property
     def states(self) -> int:
