@@ -119,7 +119,7 @@ def child(case: Run) -> None:
     targets, last = TARGETS[case["task"]], case["steps"] // EVERY
     marks = {round(last ** (i / (CURVE - 1))) - 1 for i in range(CURVE)}
     curve: list[list[Any]] = []  # [seconds, steps, score], the score None where a policy was not looked at
-    facts: dict[str, Any] = {"first": None, "spent": 0.0, "ended": 0}
+    facts: dict[str, Any] = {"first": None, "begun": 0, "spent": 0.0, "ended": 0}  # behind the first iteration; at last
     looks: list[Looks] = []
     outside = 0.0  # seconds that the clock stood still
 
@@ -127,7 +127,9 @@ def child(case: Run) -> None:
         def on_iteration(self, row: Any) -> None:
             nonlocal outside
             seconds, steps = round(time.monotonic() - case["began"] - outside, 2), int(row["steps"])
-            facts.update(first=facts["first"] or seconds, spent=seconds, ended=steps)
+            if facts["first"] is None:
+                facts.update(first=seconds, begun=steps)
+            facts.update(spent=seconds, ended=steps)
             if steps // EVERY <= (curve[-1][1] // EVERY if curve else 0):
                 return
             waiting = [target for target in targets if reached(curve, target) is None]
@@ -204,6 +206,12 @@ def groups(rows: Iterable[Run]) -> Iterator[tuple[str, float, str, list[Run]]]:
                     yield task, target, method, runs
 
 
+def speed_of(run: Run) -> float:
+    """Steps per second behind the first iteration; of runs before those steps were kept, with them."""
+    seconds = run["spent"] - run["first"]
+    return (run["ended"] - run.get("begun", 0)) / seconds if seconds else math.nan
+
+
 def table(rows: Iterable[Run]) -> str:
     """Median, range and how many seeds got there, of each task and method."""
     heads = ["task", "score", "method", "seconds, median", "range", "reached", "steps, median", "steps/s"]
@@ -220,7 +228,7 @@ def table(rows: Iterable[Run]) -> str:
         middle = statistics.median(seconds)
         took = f"{middle:.1f}" if middle < math.inf else f"not within {runs[0]['steps']:,} steps"
         ends = f"{there[0]:.1f} to {there[-1]:.1f}" if there else ""
-        speed = statistics.median(run["ended"] / (run["spent"] - run["first"]) for run in runs)
+        speed = statistics.median(map(speed_of, runs))
         first = statistics.median(run["first"] for run in runs)
         cells = [task, f"{target:g}", method, took, ends, f"{len(there)} of {len(runs)}"]
         cells += [f"{statistics.median(steps):,.0f}" if steps else "", f"{speed:,.0f}", f"{first:.1f}"]
