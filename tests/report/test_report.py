@@ -208,7 +208,7 @@ def test_no_verdict_between_budgets_or_before_the_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("runs", "why"),
     [
-        ([("cv", 3, 40_000)], "there is no run of ES, so CV is compared with nothing."),
+        ([("cv", 3, 40_000)], "there is no run of ES to compare CV with (--method es trains one)."),
         ([("cv", 3, 40_000), ("es", 2, 40_000)], "CV and ES have too few seeds for a verdict; it takes"),
         ([("cv", 5, 80_000), ("es", 5, 80_000)], "CV or ES has not spent its budget of steps yet"),
         ([("cv", 5, 40_000), ("es", 5, 80_000)], "CV and ES were trained for different numbers of steps"),

@@ -29,7 +29,7 @@ WHY_NOT = {
     OTHER_BUDGET: "{} and ES were trained for different numbers of steps, so they are not compared.",
     NOT_FINISHED: "{} or ES has not spent its budget of steps yet, so they are not compared.",
     TOO_FEW: "{} and ES have too few seeds for a verdict; it takes four against four, or three against five.",
-    NO_RIVAL: "there is no run of ES, so {} is compared with nothing.",
+    NO_RIVAL: "there is no run of ES to compare {} with (--method es trains one).",
 }
 """What stands in place of a verdict -> the sentence that says why."""
 
