@@ -121,7 +121,7 @@ def test_the_step_is_not_kept_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     from quell.estimate.critic import network
 
     names: list[str] = []
-    train = network._train
+    train = network._compiled_train
 
     def watched(critic: NetworkCritic) -> Any:
         def run(*data: Any) -> Any:
@@ -130,9 +130,22 @@ def test_the_step_is_not_kept_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return run
 
-    monkeypatch.setattr(network, "_train", watched)
+    monkeypatch.setattr(network, "_compiled_train", watched)
     critic, problem = NetworkCritic(updates=1), Problem(Policy(2, 1), Gaussian(), 0)
     sums = {"collected.seen": np.ones((8, 3), np.float32), "collected.target": np.arange(8.0)}
     critic.update(problem, critic.init(problem), sums, 0)
     assert names
     assert all(name.startswith("quell-critic") for name in names)
+
+
+def test_training_may_be_part_of_a_larger_program() -> None:
+    """As on an accelerator, where an iteration is one: options of a program of its own must not be met there."""
+    import jax
+
+    critic, problem = NetworkCritic(updates=2), Problem(Policy(2, 1), Gaussian(), 0)
+    sums = {"collected.seen": np.ones((8, 3), np.float32), "collected.target": np.arange(8, dtype=np.float32)}
+    state = {name: np.asarray(a, np.float32) for name, a in critic.init(problem).items() if name != "critic.batches"}
+    state["critic.batches"] = np.zeros((), np.int32)
+    found = jax.jit(lambda state, sums: critic.update(problem, state, sums, 0))(state, sums)
+    assert np.isfinite(found["critic.w0"]).all()
+    assert not np.array_equal(found["critic.w0"], state["critic.w0"])

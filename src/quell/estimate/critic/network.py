@@ -155,7 +155,7 @@ class NetworkCritic:
         data = trained, state["critic.time"].astype(np.float32), inputs, targets.astype(np.float32), chosen
         # Not waited for: it goes on during the step and while the next episodes are played. JAX runs the programs of
         # one thread in turn: the step's would wait for this one, did it not come from another thread.
-        moved = _aside().submit(_train(self), *data).result() if xp is np else _train(self)(*data)
+        moved = _aside().submit(_compiled_train(self), *data).result() if xp is np else _train(self)(*data)
         return {**state, **moved, "critic.time": xp.asarray(state["critic.time"] + self.updates)}
 
 
@@ -165,17 +165,22 @@ def _aside() -> ThreadPoolExecutor:
 
 
 @functools.lru_cache(maxsize=8)
+def _compiled_train(critic: NetworkCritic) -> Callable[..., Any]:
+    """The same as a program of its own, on one thread: XLA would hand parts of each minibatch to another, which takes
+    half as much processor time again and no less on the clock, and the workers need the cores."""
+    import jax
+
+    return jax.jit(_train(critic), compiler_options={"xla_disable_hlo_passes": "cpu-parallel-task-assigner"})
+
+
 def _train(critic: NetworkCritic) -> Callable[..., Any]:
-    """Compiled: Adam over minibatches of (inputs, targets), given the weights with their moments."""
+    """Adam over minibatches of (inputs, targets), given the weights with their moments."""
     import jax
     import jax.numpy as jnp
 
     def loss(weights: dict[str, Any], inputs: Any, targets: Any) -> Any:
         return jnp.square(critic._forward(jnp, weights, inputs)[:, 0] - targets).mean()
 
-    # XLA would hand parts of each minibatch to another thread, which takes half as much processor time again and no
-    # less on the clock, and the workers need the cores.
-    @functools.partial(jax.jit, compiler_options={"xla_disable_hlo_passes": "cpu-parallel-task-assigner"})
     def train(state: dict[str, Any], time: Any, inputs: Any, targets: Any, chosen: Array) -> dict[str, Any]:
         names = [name for name in state if not name.endswith((".mean", ".square"))]
 
