@@ -16,7 +16,7 @@ import numpy as np
 from quell.campaign.plan import read_timings
 from quell.presets import title
 from quell.runs.record import NO_REWARD, Record
-from quell.stats import POWER, mean_std, probability_of_improvement, verdict
+from quell.stats import POWER, UNRESOLVED, mean_std, probability_of_improvement, verdict
 from quell.terminal.numbers import score, steps
 from quell.terminal.tables import markdown_lines
 
@@ -87,15 +87,15 @@ def _chances(found: Grid, methods: Sequence[str]) -> str:
         for name in others:
             if first in row and name in row:
                 chance, said = verdict(scores(row[first]), scores(row[name]))
-                shown = "" if chance is None else f"{chance:.2f}, "
-                cells.append(shown + said)
+                told = [f"{chance:.2f}"] if chance is not None else []
+                cells.append(", ".join(told + [said] * (said != UNRESOLVED)))
             else:
                 cells.append("")
         rows.append(cells)
     rows.append(["all tasks" + (f" but {', '.join(left)}" if (left := [t for t in APART if t in found]) else "")])
     rows[-1] += [_pooled(found, first, name) for name in others]
     heads = ["task", *(f"P({title(first)} above {title(name)})" for name in others)]
-    return f"{_markdown(heads, rows)}\n{POWER}\n"
+    return f"{_markdown(heads, rows)}\nA number alone: the two {UNRESOLVED}. {POWER}\n"
 
 
 def _pooled(found: Grid, first: str, other: str) -> str:
