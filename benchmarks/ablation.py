@@ -98,7 +98,10 @@ def render(out: Path) -> str:
         variant = variants.get(record.label, record.label)
         found.setdefault(record.config.task, {}).setdefault(variant, []).append(record)
     scores, chances, power, _ = table(found, tuple(VARIANTS), seconds={}, published={}).split("\n\n")
-    return "".join(line for line in f"{scores}\n\n{chances}\n\n{power}\n".splitlines(True) if "mean rank" not in line)
+    text = "".join(line for line in f"{scores}\n\n{chances}\n\n{power}\n".splitlines(True) if "mean rank" not in line)
+    for variant in sorted(VARIANTS, key=len, reverse=True):
+        text = text.replace(variant.upper(), variant)
+    return text
 
 
 def main(wanted: Arguments) -> None:

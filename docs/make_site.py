@@ -16,6 +16,7 @@ from mkdocs.utils import get_relative_url
 
 ROOT = Path(__file__).resolve().parents[1]
 LINK = re.compile(r"(\]\()(?![a-z]+:|#|/)([^)#\s]+)")
+CELL, NAME, JOINT = re.compile(r"<td.*?</td>", re.DOTALL), re.compile(r"<code>[^<]{20,}"), re.compile(r"(?<=\w)[_/]")
 FETCHED = "https://unpkg.com/iframe-worker/shim"
 CODE = {".py": "python", ".sh": "bash", ".yaml": "yaml"}
 
@@ -48,6 +49,11 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         )
 
     return LINK.sub(moved, markdown)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Long names in cells of tables may be broken after an underscore or a slash."""
+    return CELL.sub(lambda cell: NAME.sub(lambda name: JOINT.sub(r"\g<0><wbr>", name[0]), cell[0]), html)
 
 
 def on_post_page(output: str, page: Any, **_: Any) -> str:

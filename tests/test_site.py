@@ -76,6 +76,9 @@ BROKEN = """[...document.querySelectorAll('article table')]
         return boxes.length && Math.max(...boxes.map(b => b.top)) > Math.min(...boxes.map(b => b.bottom))
     }).map(cell => cell.innerText)"""
 """Cells of tables of numbers that take more than one line."""
+SIDEWAYS = """[...document.querySelectorAll('article .md-typeset__scrollwrap')]
+    .filter(frame => frame.scrollWidth > frame.clientWidth).map(frame => frame.innerText.slice(0, 80))"""
+"""Tables that are wider than the page, and are pushed sideways by whoever reads them."""
 
 
 @pytest.mark.slow
@@ -88,6 +91,7 @@ def test_no_number_is_broken_and_no_page_is_too_wide(site: Path, tmp_path: Path,
         for page in sorted((ROOT / "docs").glob("*.md")):
             window.open(site / f"{page.stem}.html")
             assert window.run(BROKEN) == [], page.name
+            assert width < 1280 or window.run(SIDEWAYS) == [], page.name
             assert window.run("document.documentElement.scrollWidth") <= width, page.name
 
 

@@ -123,6 +123,7 @@ def test_a_table_marks_the_best_and_what_seeds_do_not_tell_from_it() -> None:
     lines = table(found, ("natural-cv", "es", "ars"), seconds={("hopper", "es"): 5.0}, published={}).splitlines()
     assert lines[2] == "| hopper | 1e3 | **11.5 ± 1.3 (4)** | **11.5 ± 2.1 (4)** | 2.5 ± 1.3 (4) |"
     assert lines[3] == "| mean rank |  | 1.5 | 1.5 | 3.0 |"
+    assert lines[5] == "| P(natural CV above ...) | ES | ARS |"
     assert lines[7].startswith("| hopper | 0.50 [")
     assert lines[7].endswith("] | 1.00 [0.56, 1.00], above |")
     assert lines[10] == f"A number alone: the two cannot be distinguished. {POWER}"

@@ -94,7 +94,7 @@ def _chances(found: Grid, methods: Sequence[str]) -> str:
         rows.append(cells)
     rows.append(["all tasks" + (f" but {', '.join(left)}" if (left := [t for t in APART if t in found]) else "")])
     rows[-1] += [_pooled(found, first, name) for name in others]
-    heads = ["task", *(f"P({title(first)} above {title(name)})" for name in others)]
+    heads = [f"P({title(first)} above ...)", *map(title, others)]
     return f"{_markdown(heads, rows)}\nA number alone: the two {UNRESOLVED}. {POWER}\n"
 
 
