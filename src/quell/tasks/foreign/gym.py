@@ -136,6 +136,7 @@ class GymSimulator(ForeignSimulator):
 
     def __init__(self, task: GymTask) -> None:
         self._make = task.source.make
+        self._close_up = CLOSE_UPS.get(task.source.env_id)
         self._envs = [self._make()]
         super().__init__(task)
 
@@ -177,8 +178,8 @@ class GymSimulator(ForeignSimulator):
         picture = np.asarray(self._envs[0].render())
         if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
             raise UsageError(f"{self.task.name}: render() gave {picture.dtype} {picture.shape}, not RGB bytes")
-        if (part := CLOSE_UPS.get(self.task.source.env_id)) and picture.shape[:2] == (400, 600):
-            picture = picture[part].repeat(2, axis=0).repeat(2, axis=1)
+        if self._close_up and picture.shape[:2] == (400, 600):
+            picture = picture[self._close_up].repeat(2, axis=0).repeat(2, axis=1)
         return picture
 
 
