@@ -12,7 +12,7 @@ import pytest
 
 from quell.cli import main
 from quell.errors import UsageError
-from quell.measure.advice import Advice, Beside, _traces, advise
+from quell.measure.advice import Advice, Beside, _flags, _traces, advise, planned
 from quell.policy.fisher import Metric, factors
 from quell.policy.network import Policy
 from quell.stats import Interval
@@ -95,6 +95,29 @@ def test_what_follows_from_the_numbers() -> None:
     assert "problem for the policy gradient" in said
     assert "share of 2%" in said
     assert max(map(len, said.splitlines())) <= 120
+
+
+SETTINGS: dict[str, Any] = {"delay": 1000, "policy.hidden": (), "policy.init_std": 0.15, "normalise_obs": False}
+
+
+@pytest.mark.parametrize("near", [0.02, 1.0, 50.0])
+def test_what_it_says_can_be_typed(near: float, capsys: pytest.CaptureFixture[str]) -> None:
+    found = replace(advice(0.01, near=near), asked=_flags(SETTINGS))
+    (line,) = (line.split() for line in str(found).splitlines() if line.startswith("  quell train"))
+    assert main([*line[1:], "--show"]) == 0
+    shown = capsys.readouterr().out
+    for words in ("--delay 1000", "--policy.init-std 0.15"):
+        assert words in " ".join(line)
+    assert "0.15" in shown
+    assert "1000" in shown
+
+
+def test_it_takes_no_more_steps_than_it_may() -> None:
+    """Half of 120 + 40 pairs of 1,000 steps are 160,000 steps; at least 6 iterations are measured."""
+    assert planned(1000, 120, 40, 160_000) == (15, 5)
+    assert planned(1000, 120, 40, 10**9) == (30, 10)
+    assert planned(1000, 120, 40, 1) == (6, 1)
+    assert planned(1000, 8, 4, 1) == (2, 1)
 
 
 def test_the_command_says_it_and_writes_it_down(

@@ -27,10 +27,12 @@ class Arguments:
     """`quell list tasks` lists the names."""
     at: str = "init"
     """init (the default's untrained policy), a run folder, or RUN@ITERATION."""
+    steps: int = 100_000
+    """Steps of the environment to spend, about; more give narrower intervals."""
     pairs: int = 120
-    """Pairs to measure each of the two on; more give narrower intervals."""
+    """Pairs to measure each of the two on, at most."""
     warmup: int = 40
-    """Pairs that the critic learns on first."""
+    """Pairs that the critic learns on first, at most."""
     nats: Annotated[float, POSITIVE] = 1.0
     """Mean divergence of a perturbation."""
     settings: dict[str, str] = field(default_factory=dict)

@@ -22,14 +22,14 @@ import numpy as np
 
 from quell import registry, tasks
 from quell.api import compute_for
-from quell.errors import UsageError
+from quell.errors import UsageError, as_flags
 from quell.estimate import Estimate, Problem, Rows
 from quell.estimate.control_variate import ControlVariate
 from quell.estimate.control_variate.advantages import AdvantageColumn
 from quell.estimate.control_variate.coefficients import FixedCoefficient
 from quell.estimate.es import Es
 from quell.measure.fisher import geometry
-from quell.measure.points import find_point
+from quell.measure.points import Point, find_point
 from quell.measure.rows import Row
 from quell.measure.session import Session
 from quell.measure.summary import summarise
@@ -42,6 +42,10 @@ from quell.types import Batch, State, Sums
 
 BATCH = 4
 """Pairs of an iteration."""
+STEPS = 100_000
+"""Of the environment, that are spent on advice: seconds."""
+LEAST = 6
+"""Iterations to measure on, at least."""
 DISCOUNTS = ((1.0, 1.0), (0.995, 0.97))
 """gamma and lambda of the policy gradients that ES is put beside: without bias, and as the default has them."""
 MOSTLY = 0.8
@@ -119,6 +123,8 @@ class Advice:
     nats: float
     beside: tuple[Beside, ...]
     seconds: float
+    asked: str = ""
+    """Flags of the settings that it was measured with."""
 
     @property
     def best(self) -> Beside:
@@ -166,7 +172,7 @@ policy gradient in an estimate from {BATCH} pairs:
 {table}
 
 {said.get(self.verdict, "Both have something to say")}: in the best mix of the two ES has a share of {share}.
-  quell train {self.task} {self.settings}
+  quell train {self.task} {" ".join(filter(None, (self.asked, self.settings)))}
 ({self.seconds:.0f} s, at this policy alone: c, kappa and the noise change as it learns; --at RUN measures there)"""
 
 
@@ -174,6 +180,7 @@ def advise(
     task: str | Any,
     *,
     at: str = "init",
+    steps: int = STEPS,
     pairs: int = 120,
     warmup: int = 40,
     nats: float = 1.0,
@@ -187,18 +194,20 @@ def advise(
     """Measure at one policy whether a task is a problem for ES or for the policy gradient.
 
     `task`, `at` and `settings` are those of `quell.measure.variance`; at "init" it is the default's policy. They are
-    measured on `pairs` pairs, after `warmup` for the critic, and perturbations have a mean divergence of `nats`.
+    measured on `pairs` pairs, after `warmup` for the critic, and perturbations have a mean divergence of `nats`. Where
+    these would take more than about `steps` steps of the environment, there are fewer of both.
     """
     started, seed = time.perf_counter(), registry.whole("seed", seed)
     if nats <= 0:
         raise UsageError(f"`nats={nats}` must be greater than 0")
-    turns = max(2, registry.whole("pairs", pairs, 2 * BATCH) // BATCH)
-    learn, own = max(1, registry.whole("warmup", warmup) // BATCH), {"pairs": BATCH, **(settings or {})}
+    pairs, warmup = registry.whole("pairs", pairs, 2 * BATCH), registry.whole("warmup", warmup)
+    own = {"pairs": BATCH, **(settings or {})}
     named = task if isinstance(task, str) else tasks.from_given(task, own.get("horizon"))
     found: dict[str, Any] = {"preset": "tuned", "seed": seed, "settings": own, "trust_files": trust_files}
     point = find_point(named, at, method="natural-cv", **found)
     if point.policy.own:
         raise UsageError("advice needs a network of quell's own: the metric of others is not known")
+    turns, learn = planned(_length(point), pairs, warmup, registry.whole("steps", steps, 1))
     compute, directions = compute_for(engine, workers), Fisher(nats=nats)
     es, gradients = Pairs(shaping="none"), {pair: policy_gradient(*pair) for pair in DISCOUNTS}
     rows = [Row("es", es, directions), *(Row(str(pair), one, directions) for pair, one in gradients.items())]
@@ -228,7 +237,29 @@ def advise(
         nats=nats,
         beside=tuple(map(beside, DISCOUNTS)),
         seconds=time.perf_counter() - started,
+        asked=_flags(settings or {}),
     )
+
+
+def planned(length: int, pairs: int, warmup: int, steps: int) -> tuple[int, int]:
+    """(iterations to measure, to learn), for so many pairs of episodes of this length if there are steps enough."""
+    share = min(1.0, steps / (2 * length * (pairs + warmup)))
+    return max(min(LEAST, pairs // BATCH), int(share * pairs / BATCH)), max(1, int(share * warmup / BATCH))
+
+
+def _length(point: Point) -> int:
+    """Steps of an episode, about: a trained policy is taken to last."""
+    task = point.task
+    return task.first_length if task.can_terminate and point.where == "init" else task.horizon
+
+
+def _flags(settings: Mapping[str, Any]) -> str:
+    """Settings as `quell train` takes them."""
+    words = []
+    for name, value in settings.items():
+        empty = isinstance(value, list | tuple) and not value
+        words.append(as_flags(f"`{name}={'linear' if empty else value}`").strip("`"))
+    return " ".join(words)
 
 
 def _traces(metric: Metric, floor: float) -> tuple[int, float, float, float]:
