@@ -39,7 +39,7 @@ def test_the_demo_holds_on_disjoint_sets_of_seeds() -> None:
 
 def test_one_setting_for_two_tasks() -> None:
     """results/one-setting and docs/natural.md against their records and the benchmark's."""
-    rounds = json.loads((RESULTS / "one-setting" / "referee.json").read_text())["rounds"]
+    rounds = json.loads((RESULTS / "tuning" / "compared.json").read_text())["referee"]["rounds"]
     page = (RESULTS / "one-setting" / "README.md").read_text()
     for task in ("hopper", "swimmer"):
         groups = {
@@ -136,7 +136,7 @@ def test_discounts_that_rise() -> None:
 
 def test_the_table_of_the_perfect_referee() -> None:
     """The page against its file, and that the file says so."""
-    facts = json.loads((RESULTS / "one-setting" / "referee.json").read_text())["perfect"]["rows"]
+    facts = json.loads((RESULTS / "tuning" / "compared.json").read_text())["referee"]["perfect"]["rows"]
     shown = list(rows("results/one-setting/README.md", "| task | seed | iteration | return there"))
     assert len(shown) == len(facts) == 20
     for (task, *cells), one in zip(shown, facts, strict=True):
