@@ -13,10 +13,11 @@ from quell.config import STRATEGIES, Config
 TARGET = Path(__file__).parents[1] / "src" / "quell" / "keywords.py"
 OWN = ("task", "method", "preset")
 """What `quell.train` names itself."""
-OBJECTS = {
-    name: f"{kind} | Mapping[str, Any] | str" for name, kind in (("directions", "Kind"), ("policy", "PolicySettings"))
+PROTOCOLS = {
+    **{"directions": "Kind", "policy": "PolicySettings", "estimator": "Estimator"},
+    **{"columns": "Columns", "coefficients": "Coefficients", "discount": "Discount", "critic": "Critic"},
 }
-"""Strategies that have to be what quell says they are; a step may be optax's, an estimator of any shape."""
+"""Strategies by what an object of theirs has to be; a step may be optax's too, of which no type is known here."""
 HEAD = '''"""The settings that `quell.train` and `quell.resume` take, for type checkers and editors.
 
 Made from the strategies' fields by `python docs/make_keywords.py`. A setting is called by its last name here (`lr`,
@@ -26,6 +27,11 @@ Made from the strategies' fields by `python docs/make_keywords.py`. A setting is
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
+from quell.estimate import Estimator
+from quell.estimate.control_variate.coefficients import Coefficients
+from quell.estimate.control_variate.columns import Columns
+from quell.estimate.control_variate.discount import Discount
+from quell.estimate.critic import Critic
 from quell.perturb import Kind
 from quell.policy import PolicySettings
 
@@ -41,12 +47,17 @@ def fields() -> dict[str, str]:
     found: dict[str, set[str]] = {}
     for name, hint in registry.hints(Config).items():
         if name not in OWN:
-            found[name] = {OBJECTS.get(name, "Any")} if name in STRATEGIES else {spelled(hint)}
+            found[name] = {strategy(name) if name in STRATEGIES else spelled(hint)}
     for kind in registry.KINDS:
         for cls in registry.table(kind).values() if kind != "engine" else ():
             for name, hint in registry.hints(cls).items():
-                found.setdefault(name, set()).add("Any" if name in registry.KINDS else spelled(hint))
+                found.setdefault(name, set()).add(strategy(name) if name in registry.KINDS else spelled(hint))
     return {name: " | ".join(sorted(types)) if "Any" not in types else "Any" for name, types in sorted(found.items())}
+
+
+def strategy(kind: str) -> str:
+    """A strategy as a user may give it: an object, a table of settings, or a name."""
+    return f"{PROTOCOLS[kind]} | Mapping[str, Any] | str" if kind in PROTOCOLS else "Any"
 
 
 def spelled(hint: Any) -> str:

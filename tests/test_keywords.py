@@ -22,7 +22,7 @@ def test_a_type_checker_knows_the_settings(tmp_path: Path) -> None:
         "quell.train('swimmer', steps=1e6, lr=0.1, hidden=(64, 64), estimator=quell.Es(), step='adam')\n"
         "quell.train('swimmer', estimator={'name': 'es'}, policy={'hidden': [8]})\n"
     )
-    for wrong in ("stepz=1000", "normalise_obs='yes'", "schedule='cubic'"):
+    for wrong in ("stepz=1000", "normalise_obs='yes'", "schedule='cubic'", "estimator=3", "coefficients=0.5"):
         (tmp_path / "wrong.py").write_text(f"import quell\nquell.train('swimmer', {wrong})\n")
         command = [sys.executable, "-m", "mypy", "--ignore-missing-imports", str(tmp_path / "wrong.py")]
         done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300)

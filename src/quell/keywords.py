@@ -7,6 +7,11 @@ Made from the strategies' fields by `python docs/make_keywords.py`. A setting is
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
+from quell.estimate import Estimator
+from quell.estimate.control_variate.coefficients import Coefficients
+from quell.estimate.control_variate.columns import Columns
+from quell.estimate.control_variate.discount import Discount
+from quell.estimate.critic import Critic
 from quell.perturb import Kind
 from quell.policy import PolicySettings
 
@@ -23,17 +28,17 @@ class Settings(TypedDict, total=False):
     batch_steps: float
     checkpoint_every: float
     clip: float
-    coefficients: Any
-    columns: Any
-    critic: Any
+    coefficients: Coefficients | Mapping[str, Any] | str
+    columns: Columns | Mapping[str, Any] | str
+    critic: Critic | Mapping[str, Any] | str
     damping: float
     decay: float
     delay: float
     directions: Kind | Mapping[str, Any] | str
-    discount: Any
+    discount: Discount | Mapping[str, Any] | str
     epochs: float
     eps: float
-    estimator: Any
+    estimator: Estimator | Mapping[str, Any] | str
     eval_episodes: float
     eval_every: float
     floor: float
@@ -49,6 +54,7 @@ class Settings(TypedDict, total=False):
     kl: float
     kl_penalty: float
     kl_stop: float
+    lean: float
     learn_std: bool
     least: float | None
     line_search: bool

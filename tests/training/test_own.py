@@ -133,7 +133,7 @@ def test_a_subclass_is_not_its_parent(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="quell has a 'es' of its own; give yours another `name`"):
         quell.train("lqr-302", method="es", estimator=Impostor(), out=tmp_path, **SHORT)
     with pytest.raises(UsageError, match=r"`estimator=.*` must be one of .*, es, .*, or an object of that kind"):
-        quell.train("lqr-302", method="es", estimator=Unnamed, out=tmp_path, **SHORT)
+        quell.train("lqr-302", method="es", estimator=Unnamed, out=tmp_path, **SHORT)  # type: ignore[call-overload]
 
 
 def test_own_coefficients_within_our_control_variate(tmp_path: Path) -> None:
