@@ -1,6 +1,6 @@
 """Is MJX's physics that of C MuJoCo? Task by task, for the device engine:
 
-    python benchmarks/parity.py [TASK ...] --impl jax --episodes 100 --json results/device/parity-jax.json
+    python benchmarks/parity.py [TASK ...] --impl jax --episodes 100 --json results/device/parity-NAME.json
 
 Two questions. How far the two are apart after 1, 10 and 50 steps, from the same states, with the same random actions:
 the largest difference of any joint and of any observation over some worlds. And what the same policy returns over so
@@ -111,6 +111,7 @@ def returned(asked: Arguments, name: str) -> dict[str, Any]:
     return {**returns, "difference": gap, "policy": whose, "horizon": policy.task.horizon}
 
 
+@jax.default_matmul_precision("highest")  # as the engine has it: a GPU would take 10 bits
 def stepped(asked: Arguments, name: str) -> dict[str, Any]:
     """Largest differences after so many steps."""
     task: Any = get(name)

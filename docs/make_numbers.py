@@ -407,12 +407,43 @@ def peers() -> str:
     return table([*heads, "times as long"], rows)
 
 
+def device(what: str) -> str:
+    """The device engine on a GPU: parity with C MuJoCo, rates of iterations, seconds of compiling."""
+    if what == "parity":
+        rows = [_parity(name, one) for name, one in facts("device/parity-jax-h200.json")["tasks"].items()]
+        heads = ["task", *(f"{kind}, {n}" for kind in ("joints", "observations") for n in (1, 10, 50))]
+        return table([*heads, "return in C", "on MJX", "difference, 95%"], rows)
+    found = facts("device/h200.json")
+    if what == "rates":
+        groups: dict[tuple[str, str, int], dict[str, Any]] = {}
+        for row in found["rates"]:
+            groups.setdefault((row["task"], row["impl"], row["members"]), {})[row["row"]] = row
+        rows = []
+        for (task, impl, members), of in groups.items():
+            shares = [f"{of[name]['share']:.2f}" if name in of else "" for name in ("es", "cv", "default")]
+            rows.append([task, impl, f"{members:,}", f"{of['raw']['rate']:,.0f}", *shares])
+        return table(["task", "physics", "members", "raw rollout, steps/s", "ES", "CV", "default"], rows)
+    if what == "compiling":
+        rows = [[f"{one['members']:,}", one["row"], f"{one['seconds']:.0f}"] for one in found["compiling"]]
+        return table(["members", "program", "seconds"], rows)
+    rows = [[one["env"], f"{one['members']:,}", one["library"], f"{one['rate']:,}"] for one in found["peers"]]
+    return table(["environment", "members", "library", "steps/s"], rows)
+
+
+def _parity(name: str, one: dict[str, Any]) -> list[str]:
+    after, returned = one["stepped"]["after"], one["returned"]
+    apart = [f"{at[kind]:.0e}" for kind in ("qpos", "obs") for at in after.values()]
+    means = [score(sum(returned[side]) / len(returned[side])) for side in ("c", "mjx")]
+    gap, low, high = returned["difference"]
+    return [f"`{name}`", *apart, *means, f"{gap:+.1f} [{low:.1f}, {high:.1f}]"]
+
+
 PARTS: dict[str, Callable[..., str]] = {
     **{part.__name__: part for part in (above, reached, mean, seeds, left, slower)},
     **{part.__name__: part for part in (ours, gap, seedwise, against, ratio, cost, chosen, luck, missing)},
     **{part.__name__: part for part in (contents, natural, shaped, size, normalisation, clock, since, bits)},
     **{part.__name__: part for part in (physics, soak, model, strategies)},
-    **{part.__name__: part for part in (regimes, advised, law, runs, untrained, habits, seconds, peers)},
+    **{part.__name__: part for part in (regimes, advised, law, runs, untrained, habits, seconds, peers, device)},
 }
 
 
