@@ -200,13 +200,12 @@ def advise(
     started, seed = time.perf_counter(), registry.whole("seed", seed)
     if nats <= 0:
         raise UsageError(f"`nats={nats}` must be greater than 0")
-    pairs, warmup = registry.whole("pairs", pairs, 2 * BATCH), registry.whole("warmup", warmup)
     own = {"pairs": BATCH, **(settings or {})}
     named = task if isinstance(task, str) else tasks.from_given(task, own.get("horizon"))
-    found: dict[str, Any] = {"preset": "tuned", "seed": seed, "settings": own, "trust_files": trust_files}
-    point = find_point(named, at, method="natural-cv", **found)
+    point = find_point(named, at, method="natural-cv", preset="tuned", seed=seed, settings=own, trust_files=trust_files)
     if point.policy.own:
         raise UsageError("advice needs a network of quell's own: the metric of others is not known")
+    pairs, warmup = registry.whole("pairs", pairs, 2 * BATCH), registry.whole("warmup", warmup)
     turns, learn = planned(_length(point), pairs, warmup, registry.whole("steps", steps, 1))
     compute, directions = compute_for(engine, workers), Fisher(nats=nats)
     es, gradients = Pairs(shaping="none"), {pair: policy_gradient(*pair) for pair in DISCOUNTS}
@@ -216,21 +215,18 @@ def advise(
         session = Session(point, compute, shape.kronecker, tell)
         measured = session.measure(rows, turns, learn)
         told = summarise(measured, shape, np.random.default_rng(seed), reference=str(DISCOUNTS[0]))
-    errors = {one.name: one.metrics["step"] for one in told}
-    spread, steps = np.mean(es.notes[-turns:], axis=0)
-    d, felt, shaped, plain = _traces(shape.kronecker, directions.floor)
+    traces = d, felt, shaped, plain = _traces(shape.kronecker, directions.floor)
+    spread, length = np.mean(es.notes[-turns:], axis=0)
 
     def beside(pair: tuple[float, float]) -> Beside:
-        error, c = errors[str(pair)], float(np.mean(gradients[pair].notes[-turns:]) / spread)
-        ratio, bias = error.ratio, max(error.bias.value, 0.0) / error.ratio.value
-        inverse = Interval(1 / ratio.value, 1 / ratio.high, 1 / ratio.low)
-        return Beside(*pair, c, d / (2 * nats * c), shaped / (2 * nats * c * felt), inverse, bias)
+        error = next(one.metrics["step"] for one in told if one.name == str(pair))
+        return _beside(pair, error, float(np.mean(gradients[pair].notes[-turns:]) / spread), nats, traces)
 
     return Advice(
         task=point.config.task,
         where="untrained" if point.where == "init" else point.where,
         delay=point.config.delay,
-        steps=float(steps),
+        steps=float(length),
         parameters=d,
         felt=felt,
         kappa=plain / shaped,
@@ -239,6 +235,15 @@ def advise(
         seconds=time.perf_counter() - started,
         asked=_flags(settings or {}),
     )
+
+
+def _beside(
+    pair: tuple[float, float], error: Any, c: float, nats: float, traces: tuple[int, float, float, float]
+) -> Beside:
+    """What was measured of one policy gradient, in ES's units, and what the law says."""
+    (d, felt, shaped, _), ratio = traces, error.ratio
+    inverse, bias = Interval(1 / ratio.value, 1 / ratio.high, 1 / ratio.low), max(error.bias.value, 0.0) / ratio.value
+    return Beside(*pair, c, d / (2 * nats * c), shaped / (2 * nats * c * felt), inverse, bias)
 
 
 def planned(length: int, pairs: int, warmup: int, steps: int) -> tuple[int, int]:
