@@ -75,18 +75,20 @@ def alike(returns: Array, members: Array | None = None) -> Any:
 
 
 def next_reward_seen(rewards: Array, steps: Array, gamma: float) -> Any:
-    """Mean of gamma^wait over the actions of episodes [n, t], for the wait till the next reward; 1 if there is none.
+    """Mean of gamma^wait over the actions of episodes [2N, t], for the wait till the next reward; 1 if there is none.
 
     A reward is one of at least `WORTH` of the episode's mean size, so that a small cost of every action is not one.
+    Pairs with a reward that is no number are left out.
     """
     xp, horizon = namespace(rewards), rewards.shape[1]
     running, time = alive(steps, horizon), xp.arange(horizon)
+    sound = xp.repeat(finite_pairs(xp.where(running, rewards, 0.0)), 2)[:, None]
     size = xp.where(running & xp.isfinite(rewards), xp.abs(rewards), 0.0)
     largest = size.max(axis=1, initial=0.0, keepdims=True)  # sums of huge rewards stay finite
     relative = size / xp.where(largest > 0, largest, 1.0)
     paid = relative > WORTH * relative.sum(axis=1, keepdims=True) / xp.maximum(steps, 1)[:, None]
     upcoming = _least_from_here(xp, xp.where(paid, time, horizon))
-    waiting = running & (upcoming < horizon)
+    waiting = running & sound & (upcoming < horizon)
     share = xp.where(waiting, gamma ** xp.where(waiting, upcoming - time, 0), 0.0).sum()
     return xp.where(waiting.any(), share / xp.maximum(waiting.sum(), 1), 1.0)
 

@@ -16,6 +16,7 @@ from quell.errors import UsageError
 from quell.estimate.control_variate import ControlVariate
 from quell.estimate.control_variate.advantages import AdvantageColumn
 from quell.estimate.control_variate.coefficients import (
+    FixedCoefficient,
     LayerCoefficients,
     Means,
     MseCoefficients,
@@ -175,13 +176,17 @@ def test_bias_and_noise_against_a_closed_form_gradient(gamma: float, low: float,
     assert low <= beta.min() <= beta.max() <= high
 
 
-def test_no_step_is_taken_on_what_nothing_is_known_of() -> None:
+def test_the_first_batch_is_of_es_alone() -> None:
     column = AdvantageColumn(gamma=1.0, trace=1.0)
     estimator = ControlVariate(shaping="past", columns=column, coefficients=MseCoefficients())
     collector = Collector(LinearGaussian(), POLICY, pairs=4, directions=Gaussian(sigma=0.2))
-    first = collector.estimate(estimator, collector.batch(THETA, 0), estimator.init(collector.problem))
-    assert not first.gradient.any()
-    assert collector.estimate(estimator, collector.batch(THETA, 1), first.state).gradient.any()
+    es = ControlVariate(shaping="past", columns=column, coefficients=FixedCoefficient(value=0.0))
+    state, alone = estimator.init(collector.problem), es.init(collector.problem)
+    for number, same in ((0, True), (1, False)):
+        found = collector.estimate(estimator, collector.batch(THETA, number), state)
+        plain = collector.estimate(es, collector.batch(THETA, number), alone)
+        assert np.allclose(found.gradient, plain.gradient, rtol=1e-6) == same
+        state, alone = found.state, plain.state
 
 
 SETTINGS: dict[str, Any] = {

@@ -103,7 +103,8 @@ class ControlVariate:
             return fitness, Scale(times, xp.where(times > 0, 1 / xp.where(times > 0, times, 1.0), 0.0)), good
         unit = self._past_unit(batch, state)
         fitness = less_other_pairs(xp.where(members, returns, 0.0), good.sum()) / unit
-        return xp.where(members, fitness, 0.0), Scale(1 / unit, unit), good
+        differ = members & ~alike(returns, members)  # rounding is nothing to learn from
+        return xp.where(differ, fitness, 0.0), Scale(1 / unit, unit), good
 
     def _past_unit(self, batch: Batch, state: State) -> Any:
         """The spread of past returns within pairs, or at first of this batch's."""
@@ -161,8 +162,7 @@ class ControlVariate:
         found = either(told, lambda: self._weighed(problem, following, sums, rows), following)
         metrics |= {name: found.pop(name) for name in found.keys() - following.keys()}
         share = xp.where(usable, self.columns.share(state, rows, sums), 1.0)
-        gradient = xp.where(self.coefficients.ready(state), means[1], 0.0).astype(np.float32)
-        return Estimate(gradient, found, metrics, Caution(share=share))
+        return Estimate(means[1].astype(np.float32), found, metrics, Caution(share=share))
 
     def _weighed(self, problem: Problem, state: State, sums: Sums, rows: Rows) -> dict[str, Any]:
         """The state with what the coefficients learn of a batch, and their metrics."""

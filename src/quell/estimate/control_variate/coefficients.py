@@ -52,10 +52,6 @@ class Coefficients:
     def init(self, space: Space) -> State:
         return {}
 
-    def ready(self, state: State) -> Any:
-        """Whether it has seen enough for a step to be taken."""
-        return True
-
     def coefficients(self, space: Space, state: State) -> Array:
         """beta [K, d], or [K, layers]."""
         raise NotImplementedError
@@ -210,7 +206,7 @@ class MseCoefficients(Coefficients):
     the estimate that has less of it. If R sees all there is to see, that costs little (nothing where the two are
     equally noisy, an eighth more variance at most); if R sees nothing, it saves most of what R's noise costs ES.
 
-    No step is taken on the first batch, of which nothing is known. A critic that has learned nothing yet can make R a
+    The first batch, of which nothing is known, is ES's alone. A critic that has learned nothing yet can make R a
     thousand times as noisy as X, and Adam would remember its size for the whole run.
 
     Batches differ in noise by powers of ten, so each counts in units of its own E[XX] + E[RR]: one where a member fell
@@ -246,9 +242,6 @@ class MseCoefficients(Coefficients):
         names = ("pairs", "batches", "sight", "mean.batches", "bias.batches", "nats")
         bias = {name: np.zeros((3, groups)) for name in ("bias.sum", "bias.squares")}
         return {"products": products, "mean": np.zeros((2, space.dim)), **{n: np.zeros(()) for n in names}, **bias}
-
-    def ready(self, state: State) -> Any:
-        return state["batches"] > 0
 
     def _groups(self, layers: int) -> int:
         return layers if self.per == "layer" else 1
@@ -290,6 +283,7 @@ class MseCoefficients(Coefficients):
         sound = a + b > 0
         least = xp.clip(xp.where(sound, a / xp.where(sound, a + b, 1.0), 1.0), 0.0, 1.0)
         share = least**self.lean / (least**self.lean + (1 - least) ** self.lean)
+        share = xp.where(state["batches"] > 0, share, 1.0)
         return (xp.zeros(len(space.layers)) + share - 1)[None]
 
     def weight_of_es(self, space: Space, state: State) -> Any:
