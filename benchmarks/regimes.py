@@ -182,9 +182,20 @@ def mapped(found: Found) -> dict[Cell, dict[str, list[float]]]:
     return {cell: {name: of[name] for name in METHODS if name in of} for cell, of in found.items() if "cv" in of}
 
 
-def table(records: Sequence[Record], weights: Sequence[Mapping[str, Any]] = ()) -> str:
-    """Mean and 95% interval of every method in every cell, CV beside the better of the other two, and ES's weight."""
-    found = mapped(cells(records))
+ENOUGH = 3
+"""Seeds of each method, below which a cell is shown but nothing is concluded from it."""
+
+
+def enough(found: Found) -> dict[Cell, Mapping[str, list[float]]]:
+    """The cells where all three methods have enough seeds."""
+    return {cell: of for cell, of in found.items() if all(len(of.get(name, ())) >= ENOUGH for name in METHODS)}
+
+
+def table(records: Sequence[Record], weights: Sequence[Mapping[str, Any]] = (), *, whole: bool = True) -> str:
+    """Mean and 95% interval of every method in every cell (or those with enough seeds), CV beside the better of the
+    other two, and ES's weight."""
+    found: Found = mapped(cells(records))
+    found = found if whole else enough(found)
     head = ["task", "policy", "delay", *(name.upper() for name in METHODS), "CV over the better", "CV to it"]
     lines = ["| " + " | ".join([*head, "ES's weight"]) + " |", "|---" * (len(head) + 1) + "|"]
     for (task, policy, delay), of in found.items():
@@ -202,8 +213,8 @@ def not_run(records: Sequence[Record]) -> str:
 
 
 def _scores(values: Sequence[float]) -> str:
-    if len(values) < 2:
-        return f"{values[0]:.0f} (1)"
+    if len(values) < ENOUGH:
+        return f"{np.mean(values):.0f} ({len(values)})"
     interval = t_interval(values)
     return f"{interval.value:.0f} [{interval.low:.0f}, {interval.high:.0f}] ({len(values)})"
 
@@ -214,7 +225,7 @@ def _better(of: Mapping[str, Sequence[float]]) -> str:
 
 def _beside(of: Mapping[str, Sequence[float]]) -> list[str]:
     """(CV's mean of that of the better method, what a rank test says of the two)."""
-    if len(of) < 3:
+    if any(len(of.get(name, ())) < ENOUGH for name in METHODS):
         return ["", ""]
     best = of[_better(of)]
     word, name = verdict(of["cv"], best)[1], _better(of).upper()
@@ -231,7 +242,7 @@ def _weight(weights: Sequence[Mapping[str, Any]], cell: Cell) -> str:
 
 def pooled(records: Sequence[Record]) -> str:
     """All cells together, seeds resampled within each: CV against ES, against PG, against the better of the two."""
-    whole = {cell: of for cell, of in mapped(cells(records)).items() if len(of) == 3}
+    whole = enough(mapped(cells(records)))
     lines = ["| cells | how many | P(CV above ES) | P(CV above PG) | P(CV above the better) | CV over the better |"]
     lines += ["|---|---|---|---|---|---|"]
     kinds = {"all": whole} | {
@@ -252,10 +263,9 @@ def key(records: Sequence[Record]) -> str:
     """CV against each of the others in every cell: paired by seed, and by rank."""
     lines = ["| task | policy | delay | against | seeds | CV less it, by seed | P(CV above it) | rank test |"]
     lines += ["|---" * 8 + "|"]
-    for (task, policy, delay), of in mapped(cells(records)).items():
+    for (task, policy, delay), of in enough(mapped(cells(records))).items():
         for other in ("es", "pg"):
-            if (pairs := min(len(of["cv"]), len(of.get(other, ())))) < 2:
-                continue
+            pairs = min(len(of["cv"]), len(of[other]))
             apart = t_interval(np.subtract(of["cv"][:pairs], of[other][:pairs]))
             chance, said = verdict(of["cv"], of[other])
             shown = [task, policy, str(delay), other.upper(), str(pairs), f"{apart:.0f}", f"{chance:.2f}", said]

@@ -331,7 +331,7 @@ def regimes(part: str = "cells") -> str:
     if part == "weights":
         return made.weighed(made.read_weights(), facts("regimes/law.json"))
     parts = {"pooled": made.pooled, "key": made.key, "ablation": made.ablation, "missing": made.not_run}
-    return parts[part](records) if part in parts else made.table(records, made.read_weights())
+    return parts[part](records) if part in parts else made.table(records, made.read_weights(), whole=part == "all")
 
 
 def advised() -> str:
