@@ -49,6 +49,8 @@ EARLIER = {
 }
 """Name -> label in the records, which were made when methods had other names."""
 ENDING_EARLY = ("hopper", "walker2d")
+AS_IT_WAS: dict[str, Any] = {"pairs": 2, "batch_steps": 4000, "step.kl": 0.1, "directions.sigma": 0.02}
+"""On those two: what the preset said when these runs were made, before it took more and shorter steps there."""
 
 
 @dataclass
@@ -70,7 +72,12 @@ class Arguments:
 
 def config(task: str, variant: str, seed: int, steps: int) -> Config:
     method, different = VARIANTS[variant]
-    return make_config(task, method, "tuned", {"seed": seed, "steps": steps, "eval_every": 0, **different})
+    unread = {"step.kl"} if "adam" in variant else set()
+    unread |= {"directions.sigma"} if method == "trpo" else set()
+    earlier = AS_IT_WAS if task in ENDING_EARLY and method != "es" else {}
+    base = {"seed": seed, "steps": steps, "eval_every": 0}
+    base |= {name: value for name, value in earlier.items() if name not in unread}
+    return make_config(task, method, "tuned", {**base, **different})
 
 
 def plan(wanted: Arguments) -> list[Job]:

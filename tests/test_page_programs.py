@@ -127,6 +127,7 @@ SHORT = {
     "benchmarks/device.py": [
         *("--tasks", "lqr", "--members", "8", "--impls", "jax", "--rows", "es", "--rounds", "1"),
     ],
+    "benchmarks/device_peers.py": ["--envs", "inverted_pendulum", "--members", "16", "--horizon", "20", "--rounds", "1"],
     "benchmarks/films.py": ["swimmer"],
     "benchmarks/flat.py": ["inverted-pendulum", "--methods", "natural-cv", "--seeds", "100", "--steps", "2000"],
     "benchmarks/normalisation.py": ["--tasks", "swimmer", "--pairs", "2", "--iterations", "20"],
@@ -144,6 +145,9 @@ SHORT = {
 @pytest.mark.parametrize("words", [words for words in said("python") if words[0] in SHORT], ids=" ".join)
 def test_benchmarks_run(words: list[str], tmp_path: Path) -> None:
     script, *rest = ["swimmer" if word == "TASK" else "HEAD" if word == "COMMIT" else word for word in words]
+    if script.endswith("device_peers.py"):
+        pytest.importorskip("brax")
+        pytest.importorskip("evosax")
     if "HEAD" in rest and not (ROOT / ".git").exists():
         pytest.skip("there is no other commit to compare with")
     run([sys.executable, str(ROOT / script), *(word for word in rest if word != "..."), *SHORT[script]], tmp_path)
