@@ -365,7 +365,7 @@ def _said(point: Mapping[str, Any], nats: float) -> tuple[float, float]:
 
 
 def draw(found: Found, path: Path) -> None:
-    """A panel per task, a row per policy: score against delay, with 95% intervals."""
+    """A panel per task, a row per policy: score against delay, with 95% intervals, in cells with enough seeds."""
     rows = list(dict.fromkeys(policy for _, policy, _ in found)) or list(POLICIES)
     tasks = list(dict.fromkeys(task for task, _, _ in found)) or list(TASKS)
     figure = new_figure(2.7 * len(tasks) + 0.6, 2.7 * len(rows) + 0.3)
@@ -410,8 +410,8 @@ def main(wanted: Arguments) -> None:
     records = read_group(wanted.out)
     text = table(records, read_weights(wanted.out))
     (wanted.out / "table.md").write_text(f"{text}\n{ablation(records)}")
-    if installed("plot"):
-        draw(mapped(cells(records)), wanted.out / "map.png")
+    if installed("plot") and (shown := enough(mapped(cells(records)))):
+        draw(shown, wanted.out / "map.png")
     print(text)
     sys.exit(code)
 

@@ -127,7 +127,16 @@ SHORT = {
     "benchmarks/device.py": [
         *("--tasks", "lqr", "--members", "8", "--impls", "jax", "--rows", "es", "--rounds", "1"),
     ],
-    "benchmarks/device_peers.py": ["--envs", "inverted_pendulum", "--members", "16", "--horizon", "20", "--rounds", "1"],
+    "benchmarks/device_peers.py": [
+        "--envs",
+        "inverted_pendulum",
+        "--members",
+        "16",
+        "--horizon",
+        "20",
+        "--rounds",
+        "1",
+    ],
     "benchmarks/films.py": ["swimmer"],
     "benchmarks/flat.py": ["inverted-pendulum", "--methods", "natural-cv", "--seeds", "100", "--steps", "2000"],
     "benchmarks/normalisation.py": ["--tasks", "swimmer", "--pairs", "2", "--iterations", "20"],

@@ -105,8 +105,8 @@ def curve_panels(
 def score_against_seconds(
     panels: Mapping[str, Mapping[str, Sequence[Timed]]], targets: Mapping[str, Sequence[float]], *paths: Path
 ) -> None:
-    """One panel per task, seconds on a logarithmic axis: the median over a method's runs and their range, until the
-    first of them ends. A single run is a dotted line."""
+    """One panel per task, seconds on a logarithmic axis: the median over a method's runs and their range. A run that
+    has ended, since it reached its targets or its budget, keeps its last score. A single run is a dotted line."""
     from matplotlib.lines import Line2D
     from matplotlib.ticker import LogLocator, NullFormatter
 
@@ -204,9 +204,10 @@ def _bar(axes: Any, x: float, width: float, look: Look, value: MeanStd) -> None:
 
 
 def on_common_seconds(runs: Sequence[Timed], points: int = 200) -> tuple[Array, Array]:
-    """(seconds [points], scores [runs, points]) where all runs are known, evenly on a logarithmic axis."""
+    """(seconds [points], scores [runs, points]) from when all runs are known, evenly on a logarithmic axis. A run that
+    has ended keeps its last score."""
     known = [np.array([(s, score) for s, _, score in run if score is not None], float) for run in runs]
-    seconds = np.geomspace(max(one[0, 0] for one in known), min(one[-1, 0] for one in known), points)
+    seconds = np.geomspace(max(one[0, 0] for one in known), max(one[-1, 0] for one in known), points)
     return seconds, np.stack([np.interp(np.log(seconds), np.log(one[:, 0]), one[:, 1]) for one in known])
 
 
