@@ -213,7 +213,7 @@ def not_run(records: Sequence[Record]) -> str:
 
 
 def _scores(values: Sequence[float]) -> str:
-    if len(values) < ENOUGH:
+    if len(values) < max(ENOUGH, 2):
         return f"{np.mean(values):.0f} ({len(values)})"
     interval = t_interval(values)
     return f"{interval.value:.0f} [{interval.low:.0f}, {interval.high:.0f}] ({len(values)})"

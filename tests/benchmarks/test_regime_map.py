@@ -49,8 +49,11 @@ def test_the_table_is_made_of_the_records_and_they_of_the_settings() -> None:
 
 
 @pytest.mark.usefixtures("jobs_in_process")
-def test_from_runs_to_table_and_map(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_from_runs_to_table_and_map(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     require("plot", "this test")
+    monkeypatch.setattr("regimes.ENOUGH", 1)
     few = Arguments(("swimmer",), ("linear",), (1, 1000), tuple(METHODS), 1, steps=3000, episodes=1)
     few.out, few.runs = tmp_path / "out", tmp_path / "runs"
     for _ in range(2):  # the second time there is nothing to do
