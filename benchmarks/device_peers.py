@@ -35,7 +35,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -66,6 +66,8 @@ class Asked:
     hidden: tuple[int, ...] = (32, 32)
     libraries: tuple[str, ...] = ("quell", "brax", "evosax")
     rounds: int = 3
+    precision: Literal["default", "highest"] = "default"
+    """Of the others' matrix products: JAX's default, which is TF32 on a GPU, or that of quell's."""
     json: Path | None = None
 
 
@@ -77,6 +79,7 @@ def main() -> None:
     except ImportError as error:
         raise SystemExit(f"{NEEDS} ({error})") from None
     warnings.filterwarnings("ignore", message="Brax System")
+    jax.config.update("jax_default_matmul_precision", asked.precision)
     print(f"{jax.devices()[0].device_kind}: environment steps per second that count, and of all that were asked for")
     rows = []
     for env, members in itertools.product(asked.envs, asked.members):
@@ -86,10 +89,10 @@ def main() -> None:
             rates = f"{row['rate']:14,.0f}{row['rate_asked']:14,.0f}"
             facts = f"first two turns {row['compiling']:.0f} s"
             print(f"{env:14}{members:>7} {row['library']:8}{rates}  {facts}  {beside}", flush=True)
-    if asked.json is not None:
-        told = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(asked).items()}
-        asked.json.parent.mkdir(parents=True, exist_ok=True)
-        asked.json.write_text(json.dumps({"asked": told, **machine(), **versions(), "rows": rows}, indent=1))
+        if asked.json is not None:  # what there is so far
+            told = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(asked).items()}
+            asked.json.parent.mkdir(parents=True, exist_ok=True)
+            asked.json.write_text(json.dumps({"asked": told, **machine(), **versions(), "rows": rows}, indent=1))
 
 
 def versions() -> dict[str, Any]:

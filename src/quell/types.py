@@ -45,6 +45,10 @@ class Caution:
     """theta -> what the batch says it would earn above the batch's own, in any unit: the step should gain by it."""
     share: Any = 1.0
     """Of its usual length, how much the step shall have: steps do not feel how long a gradient is."""
+    es: Any = None
+    """ES's weight in the estimate, where it is known and a policy gradient has the rest."""
+    policy_gradient: Any = None
+    """That policy gradient [d] by itself."""
 
 
 NO_CAUTION = Caution()

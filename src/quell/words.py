@@ -107,6 +107,7 @@ METHODS = {
     **dict.fromkeys(("sac", "td3", "ddpg", "dqn", "qrdqn", "tqc", "crossq"), _OFF),
     **dict.fromkeys(("pgpe", "snes", "xnes", "cem", "cma", "cmaes", "cma-es", "cosyne"), _ES),
     **dict.fromkeys(("a2c", "a3c", "acktr"), "its successor here is `ppo`"),
+    "adam-cv": "it is `mixed-cv` now, whose step is another",
     **dict.fromkeys(("openes", "open-es", "openai-es", "openaies"), "it is `es` here"),
 }
 """Names that are not here -> what there is."""

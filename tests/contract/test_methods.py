@@ -119,7 +119,7 @@ def two_iterations(name: str, method: str, compute: Shared) -> None:
     assert np.isfinite(state.theta).all(), method
     if not flat:  # eight steps of a sparse reward may all be worth the same
         assert np.abs(state.theta - start).max() > 1e-4, method
-    elif config.estimator.needs.perturbed and method != "adam-cv":  # its policy gradient has a say from the start
+    elif config.estimator.needs.perturbed and method != "mixed-cv":  # its policy gradient has a say from the start
         assert (state.theta == start).all(), method
     state, evaluation = trainer.evaluate(state)
     assert np.isfinite(evaluation["eval/return"]), method

@@ -87,7 +87,7 @@ def test_what_follows_from_the_numbers() -> None:
     assert advice(0.01, near=0.02).settings == "--method es"
     assert advice(0.01, near=50.0).verdict == "policy gradient"
     assert advice(0.01, near=50.0).settings == "--method natural-cv --gamma 0.995 --trace 0.97"
-    assert advice(0.01, near=1.0).settings.startswith("--method adam-cv --gamma")
+    assert advice(0.01, near=1.0).settings.startswith("--method mixed-cv --gamma")
     biased = advice(0.5, near=50.0, bias=1e3)  # then it is worse than the one without a discount
     assert biased.best.gamma == 1
     assert biased.best.share == pytest.approx(1 / 1.5)

@@ -30,7 +30,7 @@ class Look:
 
 LOOKS = {
     **{"es": Look("#D55E00"), "natural-cv": Look("#0072B2"), "cv": Look("#5B7FD1", "--")},
-    **{"adam-cv": Look("#0072B2", "-.")},
+    **{"mixed-cv": Look("#0072B2", "-.")},
     **{"ortho": Look("#CC79A7", "--", "//")},
     **{"gcmc": Look("#009E73", "-.", ".."), "qmc": Look("#E69F00", ":", "xx"), "pg": Look("#56B4E9", "--", "\\\\")},
     **{"det": Look(BLACK, "-.", "++"), "ppo": Look("#8C6BB1"), "trpo": Look("#B5893B", "--")},

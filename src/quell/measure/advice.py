@@ -145,7 +145,7 @@ class Advice:
             return "--method es"
         if self.verdict == "policy gradient":
             return f"--method natural-cv {discount}"
-        return f"--method adam-cv {discount}"
+        return f"--method mixed-cv {discount}"
 
     def __str__(self) -> str:
         best, pay = self.best, {0: "at the end", 1: "at every step"}.get(self.delay, f"every {self.delay} steps")

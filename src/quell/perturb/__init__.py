@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Protocol
 
 import numpy as np
 
+from quell.errors import UsageError
 from quell.keys import Purpose, generator
 from quell.policy.fisher import Metric
 from quell.policy.network import Policy
@@ -144,12 +145,25 @@ class Directions(Kind):
     nats: Annotated[float | None, POSITIVE] = None
     """Size of the perturbation as a divergence: mean KL between the perturbed and the plain policy. Sigma then follows
     from the metric of the step natural, and as given is the first batch's, before there is one."""
+    least: Annotated[float | None, POSITIVE] = None
+    """Nats where ES has no share in the estimate, and in between by its share; None: it is always `nats`."""
+
+    def check(self) -> None:
+        if self.least is not None and (self.nats is None or self.least > self.nats):
+            raise UsageError(f"`least={self.least:g}` must be no more than `nats={self.nats or 0:g}`")
 
     def prepare(self, metric: Metric | None, weight: Weight = alone) -> Shape | None:
         """KL is about sigma^2 eps' F eps / 2, in the mean sigma^2 tr F / 2."""
         if self.nats is None or metric is None:
             return None
-        return sized(metric, self.nats, lambda: metric.spectrum().sum(), self.sigma)
+        return sized(metric, self.wanted(self.nats, weight), lambda: metric.spectrum().sum(), self.sigma)
+
+    def wanted(self, nats: float, weight: Weight) -> Any:
+        """The size that ES is worth: least^(1 - w) nats^w, w its share of the estimate as it would be at `nats`."""
+        if self.least is None:
+            return nats
+        share = weight(nats)
+        return self.least ** (1 - share) * nats**share
 
 
 @dataclass(frozen=True, kw_only=True)

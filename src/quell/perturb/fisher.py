@@ -24,7 +24,6 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from quell.errors import UsageError
 from quell.perturb import Weight, alone, sized
 from quell.perturb.gaussian import Gaussian
 from quell.policy.fisher import Metric
@@ -41,8 +40,6 @@ class Fisher(Gaussian):
     nats: Annotated[float, POSITIVE] = 0.05
     """Mean KL between the perturbed and the plain policy: about 1 where the perturbation carries the estimate (rewards
     at the end of an episode, few parameters), a few hundredths where the policy gradient does."""
-    least: Annotated[float | None, POSITIVE] = None
-    """The size where ES has no share in the estimate; None: it is always `nats`."""
     floor: Annotated[float, POSITIVE] = 0.1
     """Added to every eigenvalue of the Fisher matrix; larger keeps the divergence nearer to what was asked for."""
 
@@ -54,17 +51,10 @@ class Fisher(Gaussian):
         "perturbation/nats": "Mean KL between the perturbed and the plain policy that sigma follows from.",
     }
 
-    def check(self) -> None:
-        if self.least is not None and self.least > self.nats:
-            raise UsageError(f"`least={self.least:g}` must be no more than `nats={self.nats:g}`")
-
     def prepare(self, metric: Metric | None, weight: Weight = alone) -> Shape | None:
         if metric is None or (metric.xp is np and not metric.known):
             return None
-        felt, nats = metric.spectrum(), self.nats
-        if self.least is not None:
-            share = weight(nats)
-            nats = self.least ** (1 - share) * nats**share
+        felt, nats = metric.spectrum(), self.wanted(self.nats, weight)
         # Of what nobody knows yet, the metric with its own damping is 1.
         floor = self.floor if metric.xp is np else metric.xp.where(metric.known, self.floor, metric.damping)
         shaped = dataclasses.replace(metric, damping=floor)

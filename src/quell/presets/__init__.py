@@ -36,6 +36,7 @@ from quell.perturb.qmc import Qmc
 from quell.policy import DeterministicPolicy, GaussianPolicy, PolicySettings
 from quell.update import Step
 from quell.update.first_order import Adam, Sgd
+from quell.update.mixed import Mixed
 from quell.update.natural import Natural
 
 DEFAULT = "natural-cv"
@@ -90,8 +91,8 @@ class Method:
 
 NATURAL_CV = ControlVariate(shaping="past", columns=AdvantageColumn(), coefficients=LayerCoefficients(), metric="step")
 """The control variate with a critic's advantages, weighed where a natural step feels noise."""
-ADAM_CV = replace(NATURAL_CV, coefficients=MseCoefficients(allow=0.5, lean=2.0), metric="parameters")
-"""The same for Adam: weighed by variance + bias^2, in the parameters."""
+MIXED_CV = replace(NATURAL_CV, coefficients=MseCoefficients(allow=0.5, lean=2.0, doubt=2.0), metric="parameters")
+"""The same, weighed by variance + bias^2, and by what the policy gradient can see."""
 
 
 def _methods() -> dict[str, Method]:
@@ -106,10 +107,11 @@ def _methods() -> dict[str, Method]:
             NATURAL_CV,
             step=Natural(),
         ),
-        "adam-cv": Method(
-            "ES with a critic's control variate and Adam: for rewards at once or at the end, with one setting",
-            "adam",
-            ADAM_CV,
+        "mixed-cv": Method(
+            "ES and a critic's policy gradient by what each is worth: for rewards at once or late, with one setting",
+            "mixed",
+            MIXED_CV,
+            step=Mixed(),
         ),
         "cv": Method("the paper's: ES with the structured control variate (eq. 8)", "es", ControlVariate()),
         "es": Method("evolution strategies, i.i.d. Gaussian directions", "es", Es()),
@@ -145,7 +147,7 @@ def _ppo_of_the_paper() -> dict[str, Method]:
 
 
 METHODS = _methods()
-TITLES = {"natural-cv": "natural CV", "adam-cv": "Adam CV"}
+TITLES = {"natural-cv": "natural CV", "mixed-cv": "mixed CV"}
 """What tables and figures call a method, if not by its name in capitals."""
 
 

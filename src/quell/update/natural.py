@@ -58,10 +58,16 @@ class Natural:
         return Metric.from_arrays(policy, state, self.damping, state["count"] > 0)
 
     def step(self, theta: Array, gradient: Array, state: Any, context: Context) -> tuple[Array, Any, Metrics]:
+        return self.along(theta, gradient, state, context, context.caution.share)
+
+    def along(
+        self, theta: Array, gradient: Array, state: Any, context: Context, share: Any
+    ) -> tuple[Array, Any, Metrics]:
+        """The step along a gradient, `share` of its usual length."""
         xp = namespace(theta)
         following = self.look(state, context) if context.looked is None else context.looked()
         direction = self.metric(context.policy, following).apply(gradient, -1)
-        wanted = scheduled(self.kl, self.schedule, context.steps, context.budget) * context.caution.share**2
+        wanted = scheduled(self.kl, self.schedule, context.steps, context.budget) * share**2
         length = context.kl_length(direction)
         direction = xp.where(length == 0, 0.0, direction)  # nothing to go by
         first = xp.where(length > 0, xp.sqrt(2.0 * wanted) / xp.where(length > 0, length, 1.0), 0.0)

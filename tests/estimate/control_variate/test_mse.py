@@ -263,3 +263,13 @@ def test_rewards_are_looked_through_for_rules_that_ask_alone(monkeypatch: pytest
         rows = estimator.prepare(data.problem, data.batch(THETA, 0), estimator.init(data.problem))
         assert rows.shared["sight"] == (0.5 if rule.sighted else 1.0)
     assert len(asked) == 1
+
+
+def test_doubt_takes_weight_from_what_does_not_see() -> None:
+    """With sight s the policy gradient keeps s^2 of the weight that it would have with doubt 0, at any sight."""
+    for sight in (1.0, 0.8, 0.2):
+        plain, wary = MseCoefficients(lean=2.0), MseCoefficients(lean=2.0, doubt=2.0)
+        state, _ = learned(plain, batches(0 * GRADIENT, 30), sight=sight)
+        own = -plain.coefficients(SPACE, state)
+        assert own.min() > 0.5
+        assert -wary.coefficients(SPACE, state) == pytest.approx(own * sight**2, rel=1e-6)

@@ -162,7 +162,17 @@ class ControlVariate:
         found = either(told, lambda: self._weighed(problem, following, sums, rows), following)
         metrics |= {name: found.pop(name) for name in found.keys() - following.keys()}
         share = xp.where(usable, self.columns.share(state, rows, sums), 1.0)
-        return Estimate(means[1].astype(np.float32), found, metrics, Caution(share=share))
+        caution = Caution(None, share, *self._parts(space, state, columns / xp.maximum(count, 1), sound))
+        return Estimate(means[1].astype(np.float32), found, metrics, caution)
+
+    def _parts(self, space: Space, state: State, means: Array, sound: Any) -> tuple[Any, Any]:
+        """ES's weight in this batch's estimate, and the policy gradient that has the rest, where coefficients tell."""
+        rule: Any = self.coefficients
+        if not hasattr(rule, "weight_of_es"):
+            return None, None
+        xp = namespace(means)
+        weight, gradient = rule.weight_of_es(space, state), means[0] - means[1]
+        return xp.where(sound, weight, 1.0), xp.where(sound, gradient, 0.0).astype(np.float32)
 
     def _weighed(self, problem: Problem, state: State, sums: Sums, rows: Rows) -> dict[str, Any]:
         """The state with what the coefficients learn of a batch, and their metrics."""

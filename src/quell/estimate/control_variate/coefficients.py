@@ -227,6 +227,9 @@ class MseCoefficients(Coefficients):
     """Share of the gradient that the policy gradient may miss before any of that is heeded."""
     lean: Annotated[float, Range(low=1)] = 1.0
     """Power of the ratio of the two weights: 1 least variance + bias^2, 2 leans to the estimate that has less of it."""
+    doubt: Annotated[float, COUNT] = 0.0
+    """Power of what the policy gradient can see, by which its weight is multiplied: noise averages out over many
+    batches, what is not seen never comes. 0: it is not."""
     per: Literal["layer", "whole"] = "whole"
     """Whether each layer has its own coefficient, or all parameters one: a bias is seen sooner in all of them."""
 
@@ -283,6 +286,8 @@ class MseCoefficients(Coefficients):
         sound = a + b > 0
         least = xp.clip(xp.where(sound, a / xp.where(sound, a + b, 1.0), 1.0), 0.0, 1.0)
         share = least**self.lean / (least**self.lean + (1 - least) ** self.lean)
+        if self.doubt:
+            share = 1 - (1 - share) * self._sight(state) ** self.doubt
         share = xp.where(state["batches"] > 0, share, 1.0)
         return (xp.zeros(len(space.layers)) + share - 1)[None]
 
