@@ -1,4 +1,4 @@
-"""A step of two parts: Adam's along the estimate by ES's weight, a natural one along the policy gradient by the rest."""
+"""A step of two parts: Adam's along the estimate by ES's weight, a natural one along the policy gradient."""
 
 from __future__ import annotations
 

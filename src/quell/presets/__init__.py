@@ -91,7 +91,7 @@ class Method:
 
 NATURAL_CV = ControlVariate(shaping="past", columns=AdvantageColumn(), coefficients=LayerCoefficients(), metric="step")
 """The control variate with a critic's advantages, weighed where a natural step feels noise."""
-MIXED_CV = replace(NATURAL_CV, coefficients=MseCoefficients(allow=0.5, lean=2.0, doubt=2.0), metric="parameters")
+MIXED_CV = replace(NATURAL_CV, coefficients=MseCoefficients(allow=0.5, lean=2.0, doubt=4.0), metric="parameters")
 """The same, weighed by variance + bias^2, and by what the policy gradient can see."""
 
 
