@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import astuple
 from functools import cache
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from marks import fill
@@ -37,7 +37,7 @@ from quell.terminal.tables import markdown_lines
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
 sys.path.append(str(ROOT / "benchmarks"))
-PAGES = tuple(sorted([*ROOT.glob("docs/*.md"), *RESULTS.glob("*/README.md")]))
+PAGES = tuple(sorted([*ROOT.glob("docs/*.md"), *RESULTS.glob("**/README.md")]))
 
 
 @cache
@@ -334,6 +334,27 @@ def regimes(part: str = "cells") -> str:
     return parts[part](records) if part in parts else made.table(records, made.read_weights(), whole=part == "all")
 
 
+def trials() -> str:
+    """What was tried on the way to mixed-cv, on tuning seeds: means, with the number of seeds where there are more."""
+    found: dict[tuple[str, int, str], dict[str, list[float]]] = {}
+    for record in read_group(RESULTS / "regimes/tuning"):
+        cell, _, label = record.label.rpartition("-")
+        if len(label) == 2 and label.startswith("m"):
+            policy, delay, _ = cell.split("-", 2)
+            where = policy, int(delay.removeprefix("delay")), record.config.task
+            found.setdefault(where, {}).setdefault(label, []).append(record.return_mean_action)
+    labels = sorted({label for of in found.values() for label in of})
+    rows = [
+        [task, policy, str(delay), *(_several(of.get(label, [])) for label in labels)]
+        for (policy, delay, task), of in sorted(found.items())
+    ]
+    return table(["task", "policy", "delay", *(f"`{label}`" for label in labels)], rows)
+
+
+def _several(values: list[float]) -> str:
+    return f"{fmean(values):.0f}" + (f" ({len(values)})" if len(values) > 1 else "") if values else ""
+
+
 def advised() -> str:
     """What `quell advise` says, beside the map."""
     sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -416,13 +437,20 @@ def device(what: str) -> str:
     found = facts("device/h200.json")
     if what == "rates":
         groups: dict[tuple[str, str, int], dict[str, Any]] = {}
-        for row in found["rates"]:
+        for row in found["rates"] + facts("device/rates-32768-h200.json")["rows"]:
             groups.setdefault((row["task"], row["impl"], row["members"]), {})[row["row"]] = row
         rows = []
-        for (task, impl, members), of in groups.items():
+        for (task, impl, members), of in sorted(groups.items()):
             shares = [f"{of[name]['share']:.2f}" if name in of else "" for name in ("es", "cv", "default")]
             rows.append([task, impl, f"{members:,}", f"{of['raw']['rate']:,.0f}", *shares])
         return table(["task", "physics", "members", "raw rollout, steps/s", "ES", "CV", "default"], rows)
+    if what == "seconds":
+        curve = facts("device/seconds-halfcheetah-h200.json")["curve"]
+        begun, rows = curve[0]["seconds"], []
+        for target in (3000, 4000, 5000):
+            one = next(point for point in curve if point["score"] >= target)
+            rows.append([f"{target}", f"{one['seconds']:.0f}", f"{one['seconds'] - begun:.0f}", f"{one['steps']:,}"])
+        return table(["score", "seconds from the start", "behind the first iteration", "steps"], rows)
     if what == "compiling":
         rows = [[f"{one['members']:,}", one["row"], f"{one['seconds']:.0f}"] for one in found["compiling"]]
         return table(["members", "program", "seconds"], rows)
@@ -442,7 +470,7 @@ PARTS: dict[str, Callable[..., str]] = {
     **{part.__name__: part for part in (above, reached, mean, seeds, left, slower)},
     **{part.__name__: part for part in (ours, gap, seedwise, against, ratio, cost, chosen, luck, missing)},
     **{part.__name__: part for part in (contents, natural, shaped, size, normalisation, clock, since, bits)},
-    **{part.__name__: part for part in (physics, soak, model, strategies)},
+    **{part.__name__: part for part in (physics, soak, model, strategies, trials)},
     **{part.__name__: part for part in (regimes, advised, law, runs, untrained, habits, seconds, peers, device)},
 }
 

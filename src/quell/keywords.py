@@ -36,6 +36,7 @@ class Settings(TypedDict, total=False):
     delay: float
     directions: Kind | Mapping[str, Any] | str
     discount: Discount | Mapping[str, Any] | str
+    doubt: float
     epochs: float
     eps: float
     estimator: Estimator | Mapping[str, Any] | str
@@ -75,6 +76,7 @@ class Settings(TypedDict, total=False):
     per: Literal["layer", "whole"]
     per_step: float
     policy: PolicySettings | Mapping[str, Any] | str
+    quiet: float
     rank: float
     rate: float
     schedule: Literal["constant", "linear"]

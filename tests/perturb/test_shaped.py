@@ -147,3 +147,22 @@ def test_all_pairs_at_once_in_jax_come_to_the_same(estimator: Any, directions: A
     one = data.estimate(estimator, batch).gradient
     other = estimate(estimator, data.problem, batch, state, total=mapped).gradient
     assert np.abs(one - other).max() < 1e-3 * np.abs(one).max()
+
+
+@pytest.mark.parametrize("kind", [Gaussian, Fisher, LowRank])
+def test_the_size_follows_what_es_is_worth(kind: Any) -> None:
+    """least^(1 - w) nats^w, with w as it would be at `nats`; sigma goes with the root. Fixed without `least`."""
+    asked: list[float] = []
+
+    def worth(share: float) -> Any:
+        return lambda nats: (asked.append(nats), share)[1]
+
+    follows, fixed = kind(nats=0.8, least=0.05), kind(nats=0.8)
+    shapes = [follows.prepare(METRIC, worth(share)) for share in (0.0, 0.5, 1.0)]
+    assert [shape.nats for shape in shapes] == pytest.approx([0.05, 0.2, 0.8])
+    assert [shape.sigma / shapes[2].sigma for shape in shapes] == pytest.approx([0.25, 0.5, 1.0])
+    assert asked == [0.8] * 3
+    assert fixed.prepare(METRIC, worth(0.0)).sigma == pytest.approx(shapes[2].sigma)
+    for wrong in ({"nats": 0.05, "least": 0.1}, {"least": 0.1} if kind is not Fisher else {"least": 1.0}):
+        with pytest.raises(UsageError, match="must be no more than"):
+            kind(**wrong).check()
