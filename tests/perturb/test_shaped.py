@@ -155,7 +155,11 @@ def test_the_size_follows_what_es_is_worth(kind: Any) -> None:
     asked: list[float] = []
 
     def worth(share: float) -> Any:
-        return lambda nats: (asked.append(nats), share)[1]
+        def weight(nats: float) -> float:
+            asked.append(nats)
+            return share
+
+        return weight
 
     follows, fixed = kind(nats=0.8, least=0.05), kind(nats=0.8)
     shapes = [follows.prepare(METRIC, worth(share)) for share in (0.0, 0.5, 1.0)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_natural import GAUSSIAN, context, gradient_of
+from stepping import GAUSSIAN, context, gradient_of
 
 from quell.policy import Policy
 from quell.types import Array, Caution

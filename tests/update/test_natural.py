@@ -7,27 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from stepping import CATEGORICAL, GAUSSIAN, context, gradient_of
 
-from quell.keys import Purpose, generator
 from quell.policy import Policy
 from quell.policy.likelihood import fisher_product
 from quell.types import Array, Caution
 from quell.update import Context
 from quell.update.natural import SLACK, Natural
-
-GAUSSIAN = Policy(5, 3, hidden=(8, 8), activation="tanh", init_std=0.5)
-CATEGORICAL = Policy(5, 4, "categorical", hidden=(8,), activation="tanh")
-
-
-def context(policy: Policy, *, steps: int = 0, states: int = 400) -> Context:
-    rng = np.random.default_rng(3)
-    theta = policy.init(generator(0, Purpose.INIT))
-    seen = rng.standard_normal((states, policy.obs_size)).astype(np.float32)
-    return Context(policy, steps, 1000, theta, seen)
-
-
-def gradient_of(policy: Policy, seed: int = 1) -> Array:
-    return np.random.default_rng(seed).standard_normal(policy.dim).astype(np.float32)
 
 
 @pytest.mark.parametrize("policy", [GAUSSIAN, CATEGORICAL], ids=["gaussian", "categorical"])
