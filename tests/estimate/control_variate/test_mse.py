@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import jax.numpy as jnp
@@ -25,7 +25,6 @@ from quell.estimate.control_variate.coefficients import (
 )
 from quell.perturb.fisher import Fisher
 from quell.perturb.gaussian import Gaussian
-from quell.policy.fisher import Metric, factors
 from quell.training.methods import make_config
 from quell.types import Array, State
 
@@ -208,22 +207,6 @@ def test_a_run_is_the_same_after_a_stop(tmp_path: Any, in_process: None) -> None
     assert all(0.05 <= size <= 1 for size in sizes)
 
 
-def share_of(share: float) -> Callable[[float], float]:
-    return lambda _: share
-
-
-def test_the_size_follows_what_es_is_worth() -> None:
-    task = quell.task("swimmer")
-    policy = quell.GaussianPolicy(hidden=()).make(task)
-    states = np.random.default_rng(0).standard_normal((64, task.obs_size))
-    metric = Metric.of(policy, factors(policy)(policy.init(np.random.default_rng(1)).astype(float), states))
-    directions = Fisher(nats=1.0, least=0.04)
-    sizes = [directions.prepare(metric, share_of(share)).nats for share in (0.0, 0.5, 1.0)]  # type: ignore[union-attr]
-    assert sizes == pytest.approx([0.04, 0.2, 1.0])
-    shapes = [directions.prepare(metric, share_of(share)) for share in (0.0, 1.0)]
-    assert shapes[1].sigma / shapes[0].sigma == pytest.approx(5.0)  # type: ignore[union-attr]
-
-
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
@@ -273,3 +256,22 @@ def test_doubt_takes_weight_from_what_does_not_see() -> None:
         own = -plain.coefficients(SPACE, state)
         assert own.min() > 0.5
         assert -wary.coefficients(SPACE, state) == pytest.approx(own * sight**2, rel=1e-6)
+
+
+def test_the_step_is_told_both_parts() -> None:
+    """g = w X + (1 - w) R: X and R from the same batch with coefficients of 0 and -1."""
+    column = AdvantageColumn(gamma=1.0, trace=1.0)
+    rules = MseCoefficients(), FixedCoefficient(value=0.0), FixedCoefficient(value=-1.0)
+    estimators = [ControlVariate(shaping="past", columns=column, coefficients=rule) for rule in rules]
+    collector = Collector(LinearGaussian(), POLICY, pairs=50, directions=Gaussian(sigma=0.2))
+    states = [estimator.init(collector.problem) for estimator in estimators]
+    for number in range(3):
+        batch = collector.batch(THETA, number, shared_reset=True)
+        mixed, x, r = found = [collector.estimate(e, batch, s) for e, s in zip(estimators, states, strict=True)]
+        weight = float(mixed.caution.es)
+        assert (weight == 1.0) == (number == 0)
+        assert 0 <= weight <= 1
+        assert np.allclose(mixed.caution.policy_gradient, r.gradient, rtol=1e-4, atol=1e-6)
+        assert np.allclose(mixed.gradient, weight * x.gradient + (1 - weight) * r.gradient, rtol=1e-3, atol=1e-5)
+        assert x.caution.es is None
+        states = [one.state for one in found]
