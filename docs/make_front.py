@@ -3,6 +3,7 @@
 python docs/make_front.py           # README.md, between its marks, and docs/figures/score-seconds.png
 """
 
+import itertools
 import math
 import statistics
 import sys
@@ -89,18 +90,17 @@ def speed() -> str:
     if not ours:  # until the benchmark of seconds has records
         million = median_seconds(BENCHMARK)["halfcheetah", "natural-cv"]
         return f"A million steps of `halfcheetah` take the default {million:.0f} seconds on one core."
-    paces = {row["task"]: row["steps_per_second"] for row in read_peers(PEERS) if row["method"] == PEER}
+    theirs = {task: runs for (task, method), runs in curves(read_peers(PEERS)).items() if method == PEER}
     rows = []
     for task, target in dict.fromkeys((task, target) for task, target, _ in ours if task in RACED):
         runs = [[run["curve"] for run in ours.get((task, target, method), [])] for method in TIMED]
-        rows.append([f"`{task}` {target:g}", *(took(one, target) for one in runs)])
-    heads = ["seconds from the shell to", *(METHODS[method] for method in TIMED)]
-    own = {len(runs) for (_, _, method), runs in ours.items() if method == "natural-cv"}
-    other = {len(runs) for (_, _, method), runs in ours.items() if method != "natural-cv"}
+        rows.append([f"`{task}` {target:g}", *(took(one, target) for one in [*runs, theirs.get(task, [])])])
+    heads = ["seconds from the shell to", *(METHODS[method] for method in TIMED), "SB3's PPO"]
+    counts = [[len(runs) for (_, _, method), runs in ours.items() if method == name] for name in TIMED]
+    own, other = min(counts[0]), min(itertools.chain.from_iterable(counts[1:]), default=0)
     told = (
-        f"Two cores. Medians of {min(own)} fresh seeds, of the other methods {min(other)}. -: not reached; "
-        "empty: not run. "
-        f"Stable-Baselines3's PPO takes {1e6 / paces['halfcheetah']:,.0f} seconds for a million steps of `halfcheetah` "
+        f"Two cores. Medians of {own} fresh seeds, of the other methods {other}. -: not reached; empty: not run. "
+        "Stable-Baselines3's PPO has RL Zoo's settings: steps to the score of one run, divided by its speed here "
         "([how measured](results/seconds/README.md))."
     )
     return "\n".join([*markdown_lines(heads, rows), "", told])

@@ -159,6 +159,7 @@ def test_an_iteration_as_one_program_is_that_of_its_stages(compiled: list[str]) 
         ("natural-cv", {"directions": "fisher", "nats": 0.05}),
         ("natural-cv", {"directions": "low-rank"}),
         ("natural-cv", {"directions": "gaussian", "nats": 0.05}),
+        ("mixed-cv", {}),
         ("cv", {}),
         ("cv", {"directions": "orthogonal"}),
         ("cv", {"directions": "gcmc"}),
