@@ -1,7 +1,7 @@
 """Where ES wins, where the policy gradient does, and whether one estimator is near the better of the two everywhere.
 
     python benchmarks/regimes.py [--tasks halfcheetah] [--policies linear] [--delays 1 1000] [--seeds 8]
-    python benchmarks/regimes.py --methods cv-large cv-apart cv-loud cv-trusting cv-adam cv-natural \
+    python benchmarks/regimes.py --methods cv-fisher cv-large cv-variance cv-adam cv-natural \
         --tasks halfcheetah hopper swimmer --policies linear --delays 1 1000
     python benchmarks/regimes.py --tables
 
@@ -74,16 +74,20 @@ ES_ON: dict[tuple[str, str], Settings] = {
 }
 """(task, policy) -> what did better there than ES's preset, which has no table for these tasks."""
 VARIANTS: dict[str, Settings] = {
+    "cv-fisher": {"directions": "fisher", "directions.nats": 1.0, "directions.least": 0.05},
     "cv-large": {"directions.least": None},
     "cv-apart": {"shared_noise": False},
     "cv-loud": {"step.quiet": 0.0},
-    "cv-trusting": {"estimator.coefficients.doubt": 0.0},
+    "cv-variance": {
+        **{"estimator.coefficients.doubt": 0.0, "estimator.coefficients.strict": 1e9},
+        "estimator.coefficients.lean": 1.0,
+    },
     "cv-adam": {"step": "adam", "directions.nats": None, "directions.least": None},
     "cv-natural": {"step": "natural", "step.kl": 0.1, "step.schedule": "linear"},
 }
-"""Ablations: perturbations of a nat whatever ES is worth; action noise of each member's own; action noise that stays;
-weights that do not heed how little the policy gradient sees; Adam's step alone, with perturbations of one size, as it
-has no metric to size them by; and the natural step alone."""
+"""Ablations. Perturbations: shaped by the policy's Fisher matrix; a nat whatever ES is worth. Action noise: each
+member's own; it stays. Coefficients: least variance alone, with no eye for bias. Steps: Adam's alone, with perturbations
+of one size, as it has no metric to size them by; a natural step alone."""
 METHODS = ("es", "pg", "cv")
 
 
