@@ -86,8 +86,8 @@ VARIANTS: dict[str, Settings] = {
     "cv-natural": {"step": "natural", "step.kl": 0.1, "step.schedule": "linear"},
 }
 """Ablations. Perturbations: shaped by the policy's Fisher matrix; a nat whatever ES is worth. Action noise: each
-member's own; it stays. Coefficients: least variance alone, with no eye for bias. Steps: Adam's alone, with perturbations
-of one size, as it has no metric to size them by; a natural step alone."""
+member's own; it stays. Coefficients: least variance alone, with no eye for bias. Steps: Adam's alone, with
+perturbations of one size, as it has no metric to size them by; a natural step alone."""
 METHODS = ("es", "pg", "cv")
 
 
