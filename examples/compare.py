@@ -56,7 +56,9 @@ def at_one_policy(arguments: Arguments) -> None:
     ratio = report["natural-cv"].metrics["step"].ratio
     print(f"1. {arguments.task}, untrained policy, gradients from 4 episodes")
     noise, low, high = (np.format_float_positional(x, 1, fractional=False) for x in vars(ratio).values())
-    print(f"   gradient noise relative to ES (1 = the same), as a natural step feels it: {noise} [{low}, {high}]")
+    print(
+        f"   gradient noise relative to ES (1 = the same), in the metric of the natural step: {noise} [{low}, {high}]"
+    )
     for one in report.gains:
         gain, name = one.gain, {"es": "ES", "natural-cv": "control variate"}[one.name]
         print(

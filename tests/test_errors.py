@@ -144,7 +144,7 @@ def test_commands_and_methods_of_other_libraries(capsys: pytest.CaptureFixture[s
         ("train CartPole-v1 -n 50000", "options have two dashes, and there is no -n: it is called --steps here"),
         ("train CartPole-v1 --method ppo --learning-rate 1e-3", "it is called --estimator.lr here"),
         ("train CartPole-v1 --method es --learning-rate 1e-3", "it is called --lr here"),
-        ("train CartPole-v1 --method sac", "unknown method 'sac': methods that learn from a memory of old steps"),
+        ("train CartPole-v1 --method sac", "unknown method 'sac': there are no methods with a replay buffer"),
         ("eval zoo:swimmer --algo ppo", "takes the folder of a run"),
     ):
         assert cli.main(command.split()) == 2

@@ -34,7 +34,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"estimator": ActorCritic(line_search=True)}, "`line_search=True` is not read with step adam"),
     (
         {"estimator": Es(), "directions": Gaussian(), "policy": DeterministicPolicy(), "step": Natural()},
-        "`step='natural'` is as long as",
+        "`step='natural'` measures the divergence",
     ),
 ]
 

@@ -46,36 +46,36 @@ class Config:
     preset: Preset = "tuned"
     """Whose settings are the defaults: tuned (ours, where the paper's do poorly) or paper (the paper's exactly)."""
     steps: Annotated[int, SIZE] = 1_000_000
-    """Budget in real environment steps; the pair of episodes that crosses it is the last."""
+    """Budget in environment steps; training ends with the pair of episodes that reaches it."""
     seed: Annotated[int, COUNT] = 0
     """Random seed."""
     pairs: Annotated[int, SIZE] = 5
     """Antithetic pairs per iteration (2 * pairs episodes)."""
     batch_steps: Annotated[int, COUNT] = 0
-    """Steps per iteration: as many pairs, but at least `pairs`, as fill them with episodes as long as those so far were
+    """Steps per iteration, about: the number of pairs follows from the length of past episodes, and is at least `pairs`
     (0: always `pairs`)."""
     shared_reset: bool = False
-    """Whether the two members of a pair meet the same reset and process noise."""
+    """Whether the two members of a pair have the same reset and process noise."""
     shared_noise: bool = False
     """Whether the two members of a pair act with the same noise (common random numbers)."""
     mean_actions: bool = False
-    """Train with mean (most likely) actions: the perturbation is then all there is to learn from, and less noisy."""
+    """Train with mean (most likely) actions: learning then relies on the perturbation alone, with less noise."""
     normalise_obs: bool = False
-    """Normalise observations by running statistics of past batches (+S)."""
+    """Normalise observations with running statistics of past batches (+S)."""
     horizon: int | None = None
     """Episode length, if not the task's own."""
     train_horizon: Annotated[int, COUNT] = 0
     """Cut episodes of training after so many steps, as a time limit would; evaluations are never cut (0: no cut)."""
     delay: Annotated[int, COUNT] = 1
-    """Rewards are paid every so many steps, each time what these earned (1: at once; 0: all at the episode's end).
-    Returns stay what they are."""
+    """Pay rewards every so many steps, each time the sum over these steps (1: at once; 0: all at the episode's end).
+    Returns do not change."""
     frame_skip: Annotated[int, COUNT] = 0
     """Physics steps per environment step, for MuJoCo tasks (0: the task's own). An episode lasts as many seconds as
-    before, unless `horizon` says otherwise."""
+    before, unless `horizon` is set."""
     hide: tuple[int, ...] = ()
-    """Observations that the policy does not see, by their places, from 0."""
+    """Indices, from 0, of observations that the policy does not see."""
     obs_noise: Annotated[float, COUNT] = 0.0
-    """Standard deviation of noise on every observation that it does see."""
+    """Standard deviation of noise added to every observation that the policy sees."""
     task_settings: dict[str, Plain] = field(default_factory=dict)
     """The task's own settings, as names and values: noise 0.5 for lqr, is_slippery false for gym:FrozenLake-v1. A value
     is read as true, false or none, as a number, else as text; in quotes ('"4"') it is text."""
@@ -98,7 +98,7 @@ class Config:
     estimator: Estimator = field(default_factory=Es)
     """How a gradient is formed from the episodes."""
     step: Step = field(default_factory=Adam)
-    """What becomes of theta once a gradient is there."""
+    """How theta is updated from the gradient."""
 
     def __post_init__(self) -> None:
         if self.delay == "end":  # type: ignore[comparison-overlap]
@@ -137,14 +137,14 @@ class Config:
             return self
         check_fit(self.estimator, self.directions, self.policy, self.step)
         if self.mean_actions and self.estimator.needs.trajectories:
-            raise UsageError("`mean_actions=True`: what no noise was drawn for has no policy gradient; leave it out")
+            raise UsageError("`mean_actions=True` draws no action noise, so there is no policy gradient: leave it out")
         if self.target is not None and not self.eval_every:
-            raise UsageError("target is looked at in evaluations: eval_every must be at least 1")
+            raise UsageError("target is checked in evaluations: eval_every must be at least 1")
         if self.shared_noise and not self.policy.stochastic:
             raise UsageError("`shared_noise=True` is not read with a deterministic policy: it has no action noise")
         if self.shared_noise and self.shared_reset and not self.directions.sigma:
             both = "`shared_noise=True` and `shared_reset=True`"
-            raise UsageError(f"{both}: the two unperturbed members of a pair are the same")
+            raise UsageError(f"{both}: the two unperturbed members of a pair would be the same")
         return self
 
 

@@ -57,9 +57,9 @@ EXTRAS = {
 NEWER_PYTHON = {
     "dm": (
         (3, 13),
-        "pip install --no-deps dm_control (quell reads its models alone; this Python lacks what else it needs)",
+        "pip install --no-deps dm_control (quell needs only its models; its dependencies have no wheels here)",
     ),
-    "robo": ((3, 12), "that needs Python 3.11: PyBullet is ready-made for no newer one"),
+    "robo": ((3, 12), "that needs Python 3.11: PyBullet has no wheels for newer ones"),
 }
 """Groups that are empty from a version of Python on (the markers in pyproject.toml), and what there is to do then."""
 
@@ -134,7 +134,7 @@ def warn_once(text: str, category: type[Warning] = UserWarning) -> None:
 
 
 def as_flags(text: str) -> str:
-    """A message that speaks Python (`pairs=0`, `fork=True`), as the command line says it (`--pairs 0`, `--fork`)."""
+    """A message with Python's spelling (`pairs=0`, `fork=True`), spelled as flags (`--pairs 0`, `--fork`)."""
     return re.sub(r"`([a-z][\w.]*)=([^`]*)`", _as_flag, text)
 
 
@@ -151,7 +151,7 @@ def _as_flag(match: re.Match[str]) -> str:
 
 
 def resuming(folder: Path, task: str) -> str:
-    """What goes on with a run, to be pasted into a shell, or into Python where a script has the environment."""
+    """The command that continues a run, or the line of Python if a script has the environment."""
     if task.startswith("own:"):
         return f"quell.resume({shown(folder)!r}, env=...) with the environment as it was given"
     trust = f" --trust-import {shlex.quote(task)}" if is_users_own(task) else ""

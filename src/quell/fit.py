@@ -28,11 +28,11 @@ def check_fit(
         verb = "needs" if needs.perturbed else "does not take"
         raise UsageError(f"{who} {verb} perturbations (directions)")
     if needs.trajectories and not policy.stochastic:
-        raise UsageError(f"{who} needs a stochastic policy: its policy gradient is not defined without")
+        raise UsageError(f"{who} needs a stochastic policy: a deterministic one has no policy gradient")
     says_weight = hasattr(getattr(estimator, "coefficients", None), "weight_of_es")
     if getattr(directions, "least", None) is not None and not says_weight:
-        asked = "`directions.least` is not read: that size follows the weight of ES"
-        raise UsageError(f"{asked}, which a control variate with `coefficients='mse'` knows at any size")
+        why = "`directions.least` is not read: it needs the weight of ES in the estimate"
+        raise UsageError(f"{why}, which only a control variate with `coefficients='mse'` gives")
     if step is not None:
         _check_step(estimator, directions, policy, step)
 
@@ -46,8 +46,8 @@ def _check_step(estimator: Estimator, directions: Kind, policy: PolicySettings |
     if not isinstance(step, Natural):
         return
     if not policy.stochastic:
-        why = "as long as a divergence of its action distributions allows, and a deterministic policy has none"
-        raise UsageError(f"`step='natural'` is {why}: take `step='adam'`, or `policy='gaussian'`")
+        why = "measures the divergence of action distributions, and a deterministic policy has none"
+        raise UsageError(f"`step='natural'` {why}: take `step='adam'`, or `policy='gaussian'`")
     if isinstance(policy, Policy) and policy.own and policy.dim > MOST_WHOLE:
-        held = f"the natural step holds d^2 numbers of a network that is not quell's own, for at most {MOST_WHOLE:,}"
-        raise UsageError(f"{held} parameters, not {policy.dim:,}: take `step='adam'` or another")
+        most = f"the natural step stores d^2 numbers for a custom network, and takes at most {MOST_WHOLE:,} parameters"
+        raise UsageError(f"{most}; this one has {policy.dim:,}: take `step='adam'` or another")

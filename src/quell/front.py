@@ -91,7 +91,7 @@ def train(
         looking["note"] = instead(made.task) if progress and method is None else None
         return start(made, compute=compute, out=root, name=name, task=given, **looking)
     if callbacks or log:
-        raise UsageError("`seeds` trains runs apart, which tell no callback or tracker: train one seed at a time")
+        raise UsageError("`seeds` trains without callbacks and trackers: leave them out, or train one seed at a time")
     number = registry.whole("seeds", seeds, least=1)
     swept = sweep_of(made, given, [{}], number, compute=compute, out=root / "seeds", name=name, progress=progress)
     return swept.results({})
@@ -129,7 +129,7 @@ def sweep(
     root = registry.as_path("out", out).absolute()
     made, given = planned(task, method, preset, config, {**settings})
     if not grid:
-        raise UsageError("what shall vary? quell.sweep('hopper', {'lr': [0.01, 0.03]})")
+        raise UsageError("what should vary? quell.sweep('hopper', {'lr': [0.01, 0.03]})")
     chosen = trials(full_grid(grid, made), None if random is None else registry.whole("random", random, least=1))
     counts = {"seeds": registry.whole("seeds", seeds, least=1), "episodes": registry.whole("episodes", episodes, 1)}
     where: dict[str, Any] = {"out": root, "name": name, "progress": progress, "jobs": jobs}

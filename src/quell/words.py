@@ -34,19 +34,19 @@ _TASK = (
     "the task comes first, without a flag: quell train CartPole-v1 --method ppo",
 )
 _CPU = (
-    "`engine='device'` runs on accelerators, and `workers=4` is how many processes of a CPU are used",
-    "--engine device runs on accelerators, and --workers 4 is how many processes of a CPU are used",
+    "`engine='device'` runs on accelerators, and `workers=4` sets the number of processes on a CPU",
+    "--engine device runs on accelerators, and --workers 4 sets the number of processes on a CPU",
 )
 _TENSORBOARD = (
     "TensorBoard's files are always written, into the run's folder below `out`",
     "TensorBoard's files are always written, into the run's folder below --out",
 )
 _NETWORK = (
-    "`hidden=[64, 64]` and `activation='tanh'` say what the network is",
-    "--hidden 64 64 and --activation tanh say what the network is",
+    "`hidden=[64, 64]` and `activation='tanh'` set the network",
+    "--hidden 64 64 and --activation tanh set the network",
 )
-_RUN = ("a run knows its method", "this takes the folder of a run, which knows its method: quell eval runs")
-_UNSEEN = ("nothing is drawn unless a film is asked for",) * 2
+_RUN = ("a run records its method", "this takes the folder of a run, which records its method: quell eval runs")
+_UNSEEN = ("nothing is rendered unless you make a film",) * 2
 _RESUME = ("quell.resume(path) continues a run", "`quell resume RUN` continues a run")
 _LIVE = ("`quell play RUN --live` shows a policy as it acts", "`quell play RUN --live` shows a policy as it acts")
 _WANDB = ("`log='wandb'`", "--log wandb (needs the extra wandb)")
@@ -55,7 +55,7 @@ _FILE = (
     "`config='settings.toml'` reads settings from a file",
     "--config FILE reads settings, from TOML or config.json",
 )
-_ENTROPY = ("no method here has an entropy bonus; `init_std` is how much actions vary at first",) * 2
+_ENTROPY = ("no method here has an entropy bonus; `init_std` sets how much actions vary at first",) * 2
 
 REMARKS = {
     "pairs": ("a pair is two members of the population",) * 2,
@@ -82,12 +82,12 @@ SENTENCES: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("conf_file", "hyperparams", "config_file"), _FILE),
     **dict.fromkeys(("ent_coef", "entropy_coef"), _ENTROPY),
 }
-"""What there is no setting for -> what to do instead: in Python, and on the command line."""
+"""Words without a setting of their own here -> what to do instead: in Python, and on the command line."""
 
 
 POLICIES = dict.fromkeys(
     ("MlpPolicy", "MultiInputPolicy", "CnnPolicy", "MlpLstmPolicy"),
-    "it follows from the environment's actions: leave it out (`hidden=[64, 64]` is its network)",
+    "it follows from the environment's actions: leave it out (`hidden=[64, 64]` sets its network)",
 )
 """What other libraries call a policy -> what to write."""
 
@@ -101,21 +101,21 @@ COMMANDS = {
 }
 """What other libraries call a command -> what it is called here."""
 
-_OFF = "methods that learn from a memory of old steps are not here; `ppo`, `trpo` and the default learn from fresh ones"
-_ES = "of evolution strategies there are `es`, `ars` and the default, natural-cv"
+_OFF = "there are no methods with a replay buffer here; `ppo`, `trpo` and the default learn from new episodes"
+_ES = "the evolution strategies here are `es`, `ars` and the default, natural-cv"
 METHODS = {
     **dict.fromkeys(("sac", "td3", "ddpg", "dqn", "qrdqn", "tqc", "crossq"), _OFF),
     **dict.fromkeys(("pgpe", "snes", "xnes", "cem", "cma", "cmaes", "cma-es", "cosyne"), _ES),
     **dict.fromkeys(("a2c", "a3c", "acktr"), "its successor here is `ppo`"),
-    "adam-cv": "it is `mixed-cv` now, whose step is another",
+    "adam-cv": "it is now `mixed-cv`, with a different step",
     **dict.fromkeys(("openes", "open-es", "openai-es", "openaies"), "it is `es` here"),
 }
-"""Names that are not here -> what there is."""
+"""Methods of other libraries -> what to use here."""
 
 RESULT = {
     "predict": "result.policy.predict(obs), or result.policy(obs)",
     "learn": "quell.resume(result.path, steps=2_000_000) trains on",
-    "save": "a run is saved as it goes, in result.path; quell.load(result.path) has it again",
+    "save": "a run is saved during training, in result.path; quell.load(result.path) loads it",
     "get_env": "result.task is what it was trained on",
     "set_env": "quell.evaluate(result, env=...) plays elsewhere, and result.policy.on(env) acts there",
     "get_parameters": "result.theta",

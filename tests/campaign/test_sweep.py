@@ -61,7 +61,7 @@ def test_a_value_that_makes_no_sense_is_refused_before_the_first_run(
     assert main(["sweep", "lqr-302", *FAST, "--grid", "lr=0.01,-1", "--out", str(tmp_path / "x")]) == 2
     assert "`--step.lr -1` must be at least 0" in capsys.readouterr().err
     assert main(["sweep", "lqr-302", *FAST, "--out", str(tmp_path / "x")]) == 2
-    assert "what shall vary?" in capsys.readouterr().err
+    assert "what should vary?" in capsys.readouterr().err
     assert not (tmp_path / "x").exists()
 
 

@@ -275,8 +275,8 @@ def test_doctor_finds_what_is_wrong(capsys: pytest.CaptureFixture[str], monkeypa
     monkeypatch.setitem(quell.errors.EXTRAS, "dm", "no_such_module")
     assert main(["doctor"]) == 1
     out = capsys.readouterr().out
-    assert "not here rendering for `quell play`: nothing to render with" in out
-    assert f"not here extra dm: {installing('dm')}" in out
+    assert "missing  rendering for `quell play`: nothing to render with" in out
+    assert f"missing  extra dm: {installing('dm')}" in out
     assert "FAILED   training: no processes left" in out
 
 

@@ -42,7 +42,7 @@ def test_the_score_is_that_of_mean_actions(capsys: pytest.CaptureFixture[str]) -
 
 def test_a_small_variance_is_not_rounded_to_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [measured(1, 2.0, 1.9, natural=0.0), measured(2, 1e6, 3.0), measured(3, 1e6, 4.64)]
-    assert "  gradient variance  3.8e-06 of plain ES's, as a natural step feels it" in printed(rows, capsys)
+    assert "  gradient variance  3.8e-06 of plain ES's, in the metric of the natural step" in printed(rows, capsys)
 
 
 def test_variance_is_shown_of_what_was_trained_not_of_a_name(capsys: pytest.CaptureFixture[str]) -> None:

@@ -141,7 +141,7 @@ def test_episodes_that_are_done_are_not_repeated(fault: str, every: int, tmp_pat
         expected = play(engine, 0)
     with engine_over(tmp_path / "x", workers=1, env=faulty.tires, every=every, fault=fault) as engine:
         for _ in range(3):  # the ledger of one request is not that of the next
-            with pytest.warns(UserWarning, match=r"what it left unfinished was repeated") as told:
+            with pytest.warns(UserWarning, match=r"its unfinished work was repeated") as told:
                 assert play(engine, 0) == expected
             times = re.search(r"the last of (\d+) times", str(told[-1].message))
             faults = int(times[1]) if times else 1

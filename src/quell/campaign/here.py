@@ -66,7 +66,9 @@ def sweep_of(config: Config, given: Task | None, chosen: list[dict[str, Any]], s
         raise KeyboardInterrupt("stopped and saved; the same call continues")
     if failed:
         first = f"{failed[0].job.title}: {failed[0].message}"
-        raise QuellError(f"{len(failed)} of {len(outcomes)} runs failed, the same call tries again; the first: {first}")
+        raise QuellError(
+            f"{len(failed)} of {len(outcomes)} runs failed; the same call tries them again. The first: {first}"
+        )
     return Swept(sweep.ended(), sweep.out, sweep, given)
 
 
@@ -93,7 +95,7 @@ def carried_out(
     together = getattr(compute, "together", None)
     known = registry.is_own("engine", compute)
     if known and not together and compute != engine_called(engine, workers):
-        raise UsageError(f"runs side by side take engine {engine!r} as it comes: leave out its settings")
+        raise UsageError(f"parallel runs use engine {engine!r} with its defaults: leave out its settings")
     folder = out / check_run_name(name or f"{folder_name(config.task)}-{config.method}")
     sweep = Sweep(config, chosen, seeds, episodes, folder, trust, engine)
     todo = sweep.jobs()

@@ -30,7 +30,9 @@ class TpeSearch(Search):
 
     def __post_init__(self) -> None:
         if len(self.tasks) > 1:
-            raise UsageError("several tasks are judged by ranks, which `sampler='tpe'` cannot learn from: give one")
+            raise UsageError(
+                "`sampler='tpe'` cannot learn from the ranks by which several tasks are judged: give one task"
+            )
         require("tune", "`sampler='tpe'`")
 
     @cached_property

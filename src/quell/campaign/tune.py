@@ -1,4 +1,4 @@
-"""Settings by a stated protocol, on seeds that no result is reported on.
+"""Settings by a documented protocol, on seeds that no result is reported on.
 
 1. `trials` settings, the first being the present ones, are each trained once on every task, with seed 100: drawn at
    random from the method's space, or by a sampler that learns (`quell.campaign.tpe`).
@@ -60,7 +60,7 @@ class Search:
         """Of every trial, in order; the first has none, which means those in use."""
         values_of = self.space
         if self.trials > (most := 1 + math.prod(map(len, values_of.values()))):
-            raise UsageError(f"`trials={self.trials}`: method {self.method!r} has {most} settings to try, no more")
+            raise UsageError(f"`trials={self.trials}`: method {self.method!r} has only {most} settings to try")
         rng, distinct = np.random.default_rng(0), dict[tuple[Any, ...], None]()
         while len(distinct) < self.trials - 1:
             distinct[tuple((name, values[rng.integers(len(values))]) for name, values in values_of.items())] = None

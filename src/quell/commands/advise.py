@@ -16,9 +16,9 @@ from quell.registry import POSITIVE
 from quell.runs.files import write
 from quell.terminal.streams import tell
 
-DESCRIPTION = """Measure, at one policy and in seconds, how noisy ES and the policy gradient are on TASK, and what
-follows: which of the two would carry the estimate, the law behind it, and the settings. The page "ES or policy
-gradient?" explains."""
+DESCRIPTION = """Measure, at one policy and in seconds, how noisy ES and the policy gradient are on TASK, and
+print which of the two would have more weight in the estimate, why, and which settings follow. The page "ES or policy
+gradient?" explains it."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ class Arguments:
     at: str = "init"
     """init (the default's untrained policy), a run folder, or RUN@ITERATION."""
     steps: int = 100_000
-    """Steps of the environment to spend, about; more give narrower intervals."""
+    """Environment steps to use, about; more give narrower intervals."""
     pairs: int = 120
-    """Pairs to measure each of the two on, at most."""
+    """Most pairs on which each of the two is measured."""
     warmup: int = 40
-    """Pairs that the critic learns on first, at most."""
+    """Most pairs that the critic learns on first."""
     nats: Annotated[float, POSITIVE] = 1.0
-    """Mean divergence of a perturbation."""
+    """Mean KL divergence of a perturbation."""
     settings: dict[str, str] = field(default_factory=dict)
     """Other settings, e.g. --settings delay 1000 policy.hidden [] policy.init_std 0.15"""
     seed: int = 0

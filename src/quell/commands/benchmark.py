@@ -15,7 +15,7 @@ from quell.terminal.streams import say, tell
 from quell.threads import cores
 
 DESCRIPTION = """Train methods with their tuned settings on several tasks and seeds, and write a table (scores of mean
-actions, who is above whom, time, published scores) and a figure to OUT. Finished runs are not repeated: the same
+actions, comparisons, time, published scores) and a figure to OUT. Finished runs are not repeated: the same
 command continues where it stopped."""
 TASKS = (
     *("halfcheetah", "hopper", "walker2d", "swimmer", "ant", "humanoid"),
@@ -49,11 +49,11 @@ class Arguments:
     methods: tuple[str, ...] = ("natural-cv", "es", "ars", "ppo", "trpo")
     """The first is compared with each of the others."""
     seeds: tuple[str, ...] = SEEDS
-    """Seeds from 0 up of every method, and of those on single tasks: 5 humanoid=3"""
+    """Seeds of every method, from 0 up; other numbers for single tasks follow: 5 humanoid=3"""
     steps: tuple[str, ...] = STEPS
-    """Environment steps of each run, and of those on single tasks: 1e6 humanoid=3e5"""
+    """Environment steps of each run; other numbers for single tasks follow: 1e6 humanoid=3e5"""
     episodes: tuple[str, ...] = EPISODES
-    """Episodes of each final evaluation, and of those on single tasks: 20 dm-quadruped-walk=100"""
+    """Episodes of each final evaluation; other numbers for single tasks follow: 20 dm-quadruped-walk=100"""
     jobs: Annotated[int | None, SIZE, UNSET] = None
     """Runs at a time, one process each; by default one per core."""
     out: Path = Path("results/benchmark")
@@ -61,7 +61,7 @@ class Arguments:
     runs: Path = Path("runs/benchmark")
     """Where run folders with their checkpoints go."""
     render: bool = False
-    """Only make table and figure from the records there are."""
+    """Only make table and figure from the existing records."""
 
 
 def main(arguments: list[str]) -> int:

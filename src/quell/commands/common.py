@@ -94,7 +94,9 @@ def _variance(result: Result) -> Iterator[str]:
     ratio = variance_ratio(result.history)
     if ratio is not None and result.config.method != "es":
         natural = comparable(result.history)[0].get("variance/in_step_metric")
-        yield f"gradient variance  {ratio:.2g} of plain ES's" + (", as a natural step feels it" if natural else "")
+        yield f"gradient variance  {ratio:.2g} of plain ES's" + (
+            ", in the metric of the natural step" if natural else ""
+        )
 
 
 def _flat(history: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -114,7 +116,7 @@ def _flat(history: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def _trouble(history: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if full := sum(count > 0 for count in known(history, "trouble/overflow")):
-        yield f"in {_iterations(full)} contacts found no room, and were left out of the physics: raise --contacts"
+        yield f"in {_iterations(full)} contacts did not fit, and were left out of the physics: raise --contacts"
     if history and (count := history[-1].get("trouble/total")):
         yield f"trouble in {_iterations(count)} (see trouble/* in metrics.jsonl)"
 

@@ -36,15 +36,15 @@ def main(arguments: list[str]) -> int:
             healthy = False
     for extra, module in EXTRAS.items():
         there = find_spec(module) is not None
-        tell(f"  ok       extra {extra}" if there else f"  not here extra {extra}: {installing(extra)}")
+        tell(f"  ok       extra {extra}" if there else f"  missing  extra {extra}: {installing(extra)}")
     if not healthy:
         return 1
-    from quell.video import working_renderer  # here, as below: what is missing is to be reported, not to stop us
+    from quell.video import working_renderer  # here, as below: a missing package is reported above, not raised
 
     try:
         tell(f"  ok       rendering for `quell play`: MUJOCO_GL={working_renderer()}")
     except QuellError as error:
-        tell(f"  not here rendering for `quell play`: {error}")
+        tell(f"  missing  rendering for `quell play`: {error}")
     try:
         tell(f"  ok       trained two iterations in {_trains():.1f} s")
     except QuellError as error:

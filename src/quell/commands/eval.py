@@ -16,7 +16,7 @@ from quell.terminal.streams import tell
 
 @dataclass(frozen=True)
 class Arguments(OfRun):
-    """Play episodes with RUN's policy, unperturbed, on fresh randomness, and report the undiscounted returns."""
+    """Play episodes with RUN's policy, unperturbed, with new random numbers, and report the undiscounted returns."""
 
     env: Annotated[str | None, UNSET] = None
     """Where to play, if not where it was trained: a task's name."""

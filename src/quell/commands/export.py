@@ -25,11 +25,11 @@ class Arguments(OfRun):
     out: Path = Path("policy")
     """Folder to write to."""
     zoo: Annotated[str | None, UNSET] = None
-    """Keep it in the zoo under this name instead, measured on fresh episodes."""
+    """Instead, add it to the zoo under this name, with its score on new episodes."""
     episodes: Annotated[int, SIZE] = 100
-    """With --zoo: how many."""
+    """With --zoo: how many episodes to score it on."""
     replace: bool = False
-    """With --zoo: take the place of a policy that has this name already."""
+    """With --zoo: replace a policy that already has this name."""
 
 
 def main(arguments: list[str]) -> int:

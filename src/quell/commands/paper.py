@@ -54,13 +54,13 @@ class Arguments:
     methods: tuple[str, ...] = ()
     """These methods of the entry only."""
     seeds: Annotated[int, SIZE] = 5
-    """Seeds 0 to SEEDS-1; of `selection` in each of its nine sets."""
+    """Seeds 0 to SEEDS-1; for `selection`, of each of its nine sets."""
     budget: float = 1.0
     """Share of the paper's steps (2e7; LQR 4e6)."""
     steps: tuple[str, ...] = ()
     """Steps instead of a share: --steps 1e6, or --steps 1e6 dm-quadruped-escape=1e5."""
     preset: Preset = "paper"
-    """paper: the paper's settings, from the start that its tables imply. tuned: ours."""
+    """paper: the paper's settings, and the initial policy that its tables imply. tuned: ours."""
     settings: dict[str, str] = field(default_factory=dict)
     """Other settings, e.g. --label large-start --settings policy.output_scale 1 policy.init_std 1"""
     label: str = ""

@@ -31,7 +31,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
         "What an episode is.",
         ("horizon", "delay", "frame_skip", "hide", "obs_noise", "task_settings"),
     ),
-    "saving": ("What is measured and kept on the way.", ()),
+    "saving": ("What is evaluated and saved during the run.", ()),
 }
 """What `--help` shows together, after the most used; all settings that are not named here come at last."""
 
@@ -193,9 +193,10 @@ class TrainFlags:
     name: str | None = None
     """Name of the run folder instead of <seed>-<time>."""
     seeds: Annotated[int | None, registry.SIZE] = None
-    """Train so many seeds, from --seed up, each in a process, and print mean and interval; they go to OUT/seeds."""
+    """Train this many seeds, from --seed up, each in its own process, and print mean and interval. Runs go to
+    OUT/seeds."""
     log: tuple[Literal["wandb", "mlflow"], ...] = ()
-    """Trackers to tell besides; each needs its extra."""
+    """Also log to these trackers; each needs its extra."""
     show: bool = False
     """Print every setting, its value and where it comes from, and train nothing."""
 
@@ -209,4 +210,4 @@ class ResumeFlags:
     trust_files: bool = False
     """Open the files that settings of the run's task name: you know where the folder is from."""
     log: tuple[Literal["wandb", "mlflow"], ...] = ()
-    """Trackers to tell besides; each needs its extra."""
+    """Also log to these trackers; each needs its extra."""

@@ -17,7 +17,8 @@ from quell.terminal.streams import say, tell
 from quell.terminal.tables import show
 
 DESCRIPTION = """Train TASK with every combination of a grid's values, or with some drawn at random, on several seeds,
-and print a table: mean actions of the final policies on fresh episodes. Other settings are those of `quell train`.
+and print a table: returns of the final policies with mean actions, on new episodes. Other settings are those of
+`quell train`.
 
   quell sweep hopper --method es --grid lr=0.01,0.03 sigma=0.02,0.05 --random 3 --seeds 3 --steps 1e5
 
@@ -32,9 +33,9 @@ class SweepFlags:
     grid: tuple[str, ...] = ()
     """What to vary, as SETTING=VALUE,VALUE,...; several make a grid."""
     random: Annotated[int | None, SIZE] = None
-    """As many combinations of the grid, drawn at random, instead of all."""
+    """Train this many combinations of the grid, drawn at random, instead of all."""
     seeds: Annotated[int, SIZE] = 3
-    """So many seeds of each, from --seed up."""
+    """Seeds of each combination, from --seed up."""
     episodes: Annotated[int, SIZE] = 20
     """Episodes of each final evaluation."""
     jobs: Annotated[int | None, SIZE] = None
@@ -49,7 +50,7 @@ def main(arguments: list[str]) -> int:
     config, compute, own, given = read_settings(arguments, SweepFlags, command="sweep", description=DESCRIPTION)
     grid, random = own.pop("grid"), own.pop("random")
     if not grid:
-        raise UsageError("what shall vary? --grid SETTING=VALUE,VALUE")
+        raise UsageError("what should vary? --grid SETTING=VALUE,VALUE")
     return run(config, given, trials(parse_grid(grid, config), random), compute=compute, **own)
 
 

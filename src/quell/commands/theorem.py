@@ -41,7 +41,7 @@ class Arguments:
     json: Annotated[Path | None, UNSET] = None
     """Write all columns of the table to this file."""
     page: Annotated[Path | None, UNSET] = None
-    """Write theorem.md and theorem.png of results/paper, on settings of their own, to this folder instead."""
+    """Instead, write theorem.md and theorem.png of results/paper, which have fixed settings, to this folder."""
 
 
 def main(arguments: list[str]) -> int:

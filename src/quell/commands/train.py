@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
         compute.validate()
         log, out = own.pop("log"), own.pop("out")
         if log:
-            raise UsageError("--seeds runs one process per seed, which tell no tracker: leave out --log")
+            raise UsageError("--seeds runs one process per seed, and these cannot log to trackers: leave out --log")
         note = own.pop("note")
         code = run(config, given, [{}], seeds=seeds, compute=compute, out=out / "seeds", **own)
         if note:

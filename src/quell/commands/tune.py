@@ -1,4 +1,4 @@
-"""quell tune TASK ...: search for a method's settings by a stated protocol."""
+"""quell tune TASK ...: search for a method's settings by a documented protocol."""
 
 import shlex
 import sys
@@ -25,19 +25,19 @@ from quell.threads import cores
 
 DESCRIPTION = """Search for a method's main settings, on seeds from 100 up, which no result is reported on: every trial
 once, the best of them with three more seeds. Trials are drawn at random, or learn from each other (--sampler tpe);
-most are given up after a ninth or a third of the budget (--pruner halving). Several tasks are a family that shares its
-settings, judged by mean rank. Finished runs are not repeated: the same command continues where it stopped. Records and
+most are stopped after a ninth or a third of the budget (--pruner halving). Several tasks get the same settings,
+judged by mean rank. Finished runs are not repeated: the same command continues where it stopped. Records and
 a table go to OUT/METHOD, with the best settings as a file for `quell train --config`."""
 
 
 @dataclass(frozen=True)
 class Arguments:
     tasks: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="TASK [TASK ...]")]
-    """The task, or several that shall share their settings."""
+    """The task, or several that are to share their settings."""
     method: str = DEFAULT
     """`quell list methods` lists the names."""
     trials: Annotated[int, SIZE] = 16
-    """Settings to try; the first is what is in use."""
+    """How many settings to try; the first are those in use."""
     steps: Annotated[int, SIZE] = 1_000_000
     """Environment steps of a whole run: the budget that results are reported for."""
     sampler: Literal["random", "tpe"] = "random"
@@ -86,7 +86,9 @@ def _search(parsed: Arguments, method: str, count: int) -> Search:
         learning.distributions()
         return learning
     if parsed.pruner == "median":
-        raise UsageError("--pruner median goes by the trials so far, which come at once here: give --sampler tpe too")
+        raise UsageError(
+            "--pruner median compares with earlier trials, but these run all at once: give --sampler tpe too"
+        )
     wanted = Search(parsed.tasks, method, parsed.trials, parsed.steps, halving=halving, **place)
     wanted.stage(range(wanted.trials), [FIRST_SEED], wanted.steps)
     return wanted

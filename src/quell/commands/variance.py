@@ -38,15 +38,16 @@ class Arguments:
     pairs: int = 400
     """Pairs to measure on, in iterations of N (the setting `pairs`, 5 in the paper)."""
     pairs_other: Annotated[int | None, UNSET] = None
-    """Pairs for directions and noise other than plain ES has, which need episodes of their own (default: as many)."""
+    """Pairs for estimators with other directions or noise than plain ES, which need separate episodes (default: as
+    many)."""
     warmup: int = 150
     """Pairs to learn coefficients and value functions on first."""
     preset: Preset = "paper"
-    """At init: whose settings."""
+    """Whose settings to use at init."""
     settings: dict[str, str] = field(default_factory=dict)
     """Other settings, e.g. --settings sigma 0.05 policy.init_std 0.3"""
     reference: str = "es"
-    """The estimator against whose mean biases are measured; cv-moments, unbiased and less noisy, shows smaller."""
+    """Estimator against whose mean biases are measured; cv-moments, unbiased and less noisy, shows smaller ones."""
     sweep: tuple[str, ...] = ()
     """A name (gamma, sigma, std: the action noise, pairs: N) and its values, e.g. --sweep gamma 0.9 0.99 1"""
     gain: tuple[str, ...] = ()

@@ -27,7 +27,7 @@ class ActorCritic(WithCritic):
 
     name: ClassVar[str] = "actor-critic"
     line_search: bool = False
-    """Have a natural step shortened until it gains by the importance-weighted surrogate too, or not taken."""
+    """Shorten a natural step until the importance-weighted surrogate gains too; if it never does, do not take it."""
     shaping: Scaling = "normalise"
     """What is done to the rewards of a batch: divided by the spread of its returns, or nothing."""
 

@@ -32,7 +32,7 @@ class WithCritic:
     gamma: Annotated[float, DISCOUNT] = 0.99
     """Discount of the advantages."""
     trace: Annotated[float, SHARE] = 0.95
-    """lambda of GAE: how far an advantage trusts rewards over the critic."""
+    """lambda of GAE: 1 uses the rewards alone, 0 relies on the critic after one step."""
     critic: Critic = field(default_factory=NetworkCritic)
     """The value function that advantages are measured against."""
 

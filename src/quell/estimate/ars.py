@@ -24,7 +24,7 @@ class Ars(Es):
     top: Annotated[float, Range(above=0, high=1)] = 0.5
     """Share of the pairs that are used, the best; 1 is plain ES."""
     per_step: float = 0.0
-    """Added to every step's reward while training, such as -1 where each step survived is paid 1."""
+    """Added to every step's reward while training, such as -1 if the task pays 1 for each step survived."""
 
     @property
     def biased(self) -> bool:

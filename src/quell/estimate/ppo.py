@@ -1,4 +1,4 @@
-"""PPO as its users know it: a critic's advantages, and several epochs of clipped minibatch updates on every batch.
+"""PPO as in other libraries: a critic's advantages, and several epochs of clipped minibatch updates on every batch.
 
     ratio_t = pi_theta(a_t | s_t) / pi_played(a_t | s_t),    A_t: GAE(gamma, lambda), of mean 0 and unit spread
     maximise mean_t min(ratio_t A_t, clip(ratio_t, 1 - eps, 1 + eps) A_t)        by Adam, minibatch by minibatch
@@ -29,7 +29,7 @@ from quell.types import Array, Batch, Pair, State, Sums
 
 @dataclass(frozen=True, kw_only=True)
 class Ppo(WithCritic):
-    """The way to where several epochs of clipped updates end."""
+    """The total change of theta over several epochs of clipped updates."""
 
     name: ClassVar[str] = "ppo"
     needs: ClassVar[Needs] = Needs(perturbed=False, trajectories=True)
@@ -37,7 +37,7 @@ class Ppo(WithCritic):
     lr: Annotated[float, POSITIVE] = 3e-4
     """Adam's learning rate within a batch."""
     epochs: Annotated[int, SIZE] = 10
-    """Times that a batch is gone through."""
+    """Passes over each batch."""
     minibatch: Annotated[int, SIZE] = 64
     """Steps in each update."""
     clip: Annotated[float, POSITIVE] = 0.2
@@ -45,7 +45,7 @@ class Ppo(WithCritic):
     longest: Annotated[float, POSITIVE] = 0.5
     """A minibatch's gradient longer than this is shortened to it."""
     kl_stop: Annotated[float, COUNT] = 0.0
-    """The batch is left once a minibatch's KL divergence from the policy that played it exceeds this (0: never)."""
+    """Stop on a batch once the KL divergence from the policy that played it exceeds this (0: never)."""
 
     def init(self, problem: Problem) -> State:
         moments = {f"adam.{name}": np.zeros(problem.policy.dim, np.float32) for name in ("mean", "square")}

@@ -91,7 +91,7 @@ class PaperPpo(Surrogate):
 
 @dataclass(frozen=True, kw_only=True)
 class PaperTrpo(Surrogate):
-    """The surrogate less a penalty on the KL divergence."""
+    """The surrogate minus a penalty on the KL divergence."""
 
     name: ClassVar[str] = "trpo-paper"
     kl_penalty: Annotated[float, COUNT] = 0.1

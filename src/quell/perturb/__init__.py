@@ -144,9 +144,9 @@ class Directions(Kind):
     """Standard deviation of the parameter perturbation."""
     nats: Annotated[float | None, POSITIVE] = None
     """Size of the perturbation as a divergence: mean KL between the perturbed and the plain policy. Sigma then follows
-    from the metric of the step natural, and as given is the first batch's, before there is one."""
+    from the metric of the natural step; the given sigma is used for the first batch only."""
     least: Annotated[float | None, POSITIVE] = None
-    """Nats where ES has no share in the estimate, and in between by its share; None: it is always `nats`."""
+    """Size if ES has no weight in the estimate; it rises to `nats` with that weight (not given: always `nats`)."""
 
     def check(self) -> None:
         if self.least is not None and (self.nats is None or self.least > self.nats):
@@ -168,7 +168,7 @@ class Directions(Kind):
 
 @dataclass(frozen=True, kw_only=True)
 class Unperturbed(Kind):
-    """Every member acts with theta itself, as policy gradients ask."""
+    """No perturbation: every member acts with theta itself, as policy gradients need."""
 
     name: ClassVar[str] = "none"
     traceable: ClassVar[bool] = True

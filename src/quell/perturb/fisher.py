@@ -1,19 +1,19 @@
-"""Directions that the policy feels alike: shaped by the inverse of the step's metric.
+"""Directions of equal divergence: shaped by the inverse of the step's metric.
 
     eps_i ~ N(0, C),    C = (F + floor)^-1,    X_i = (J_i+ - J_i-) / (2 sigma) C^-1 eps_i
 
 F is the policy's Fisher matrix in Kronecker factors, over the states of earlier batches: a layer's part of eps is
 A^-1/2 Z G^-1/2, Z standard normal. Every direction then changes the policy by the same divergence, whereas isotropic
-ones spend nearly all of it along the few that the policy feels most. The score of N(theta, sigma^2 C) is C^-1 eps /
+ones spend nearly all of it along the few that change the policy most. The score of N(theta, sigma^2 C) is C^-1 eps /
 sigma, so the estimate of the smoothed objective's gradient is unbiased whatever C is, as long as it does not come from
 the batch itself. sigma follows from the divergence, sigma^2 tr(F C) / 2 = nats.
 
-Parameters that the policy does not feel would be moved so far that its divergence is no longer quadratic: with the
+Parameters that hardly change the policy would be moved so far that its divergence is no longer quadratic: with the
 step's own damping of 0.01 as the floor, a perturbation meant to be of 0.05 nats has 0.65 on hopper.
 
 Where `least` is given, the size follows what ES is worth: nats if it carries the estimate, `least` if the policy
-gradient does, in between by ES's share w of the estimate, as it would be at nats: least^(1 - w) nats^w. What the
-perturbation costs is then paid where something is had for it.
+gradient does, in between by ES's share w of the estimate, as it would be at nats: least^(1 - w) nats^w. So large
+perturbations, which cost return, are used only if ES gains by them.
 
 The first batch, before there is a metric, has isotropic directions of the given sigma.
 """
@@ -33,7 +33,7 @@ from quell.types import Array, Shape
 
 @dataclass(frozen=True, kw_only=True)
 class Fisher(Gaussian):
-    """The same divergence in every direction."""
+    """Shaped by the inverse Fisher matrix, so that the divergence is the same in every direction."""
 
     name: ClassVar[str] = "fisher"
     traceable: ClassVar[bool] = True
@@ -41,7 +41,7 @@ class Fisher(Gaussian):
     """Mean KL between the perturbed and the plain policy: about 1 where the perturbation carries the estimate (rewards
     at the end of an episode, few parameters), a few hundredths where the policy gradient does."""
     floor: Annotated[float, POSITIVE] = 0.1
-    """Added to every eigenvalue of the Fisher matrix; larger keeps the divergence nearer to what was asked for."""
+    """Added to every eigenvalue of the Fisher matrix; larger keeps the divergence nearer to `nats`."""
 
     @property
     def needs_metric(self) -> bool:

@@ -16,7 +16,7 @@ from quell.types import Array
 
 @dataclass(frozen=True, kw_only=True)
 class Gcmc(Gaussian):
-    """Independent pairs, coupled within."""
+    """Independent pairs, whose two members are opposite and have coupled lengths."""
 
     name: ClassVar[str] = "gcmc"
     traceable: ClassVar[bool] = False

@@ -30,7 +30,7 @@ Part = tuple[Array, Array] | Array  # of a weight matrix: A [m, r] and B' [r, n]
 
 @dataclass(frozen=True, kw_only=True)
 class LowRank(Directions):
-    """A B' per weight matrix."""
+    """A low-rank perturbation A B' of each weight matrix."""
 
     name: ClassVar[str] = "low-rank"
     factored: ClassVar[bool] = True

@@ -72,7 +72,7 @@ class GaussianPolicy(NetworkSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class ToeplitzPolicy(GaussianPolicy):
-    """The same with Toeplitz matrices for weights: a few hundred parameters, as in the literature of ES."""
+    """Gaussian, with Toeplitz matrices as weights: a few hundred parameters, as in the ES literature."""
 
     name: ClassVar[str] = "toeplitz"
 

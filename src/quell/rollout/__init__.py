@@ -122,7 +122,7 @@ MOST_PER_CORE, MANY_PER_CORE, MANY = 100, 4, 16
 """Processes that are refused, and that are warned of: more than these on every core, and than these at all."""
 
 
-ADVICE = "one per core, the default, is mostly fastest"
+ADVICE = "one per core, the default, is usually fastest"
 
 
 def check_processes(name: str, count: int, each: int) -> None:

@@ -38,17 +38,18 @@ METRICS: dict[str, str] = {
     "gradient/norm": "Euclidean norm of the estimated gradient.",
     "update/ratio": "Norm of the update divided by the norm of theta.",
     "update/kl": "KL divergence between the policies after and before a natural step, on states of the batch.",
-    "update/shortened": "Times that a natural step was shortened to keep to its divergence, or to gain by a surrogate.",
-    "update/share": "Share of a step's usual length that was taken: below 1 where all episodes earned the same, the "
-    "most so far, and advantages are smaller than where returns differ.",
+    "update/shortened": "How often a natural step was shortened to keep its KL divergence, or to improve a surrogate.",
+    "update/share": "Share of a step's usual length that was taken. It is below 1 if all episodes earned the same and "
+    "the most so far, and their advantages are smaller than in batches whose returns differ.",
     "action_std": "Mean standard deviation of the policy's actions (0 if deterministic).",
     "learning_rate": "Learning rate in use.",
-    "variance/es": "Estimated variance of plain ES on this batch, on the same directions, in the metric that "
-    "the estimator makes small: that of the parameters, or of the natural step (estimator advantage).",
+    "variance/es": "Estimated variance of plain ES on this batch, on the same directions, in the metric in which "
+    "the estimator minimises it (`--metric`): that of the parameters, or of the natural step.",
     "variance/method": "Estimated variance of the gradient in use, in the same metric; from its pairs, or from two "
-    "batches where pairs are drawn jointly (orthogonal, shifted qmc); not known where batches go on (unshifted qmc).",
-    "variance/ratio": "variance/method divided by variance/es; below 1 the control variate helps. Not known where all "
-    "returns were equal. A run's is the sum of the one over the sum of the other, in one metric, without such batches.",
+    "batches if pairs are drawn jointly (orthogonal, shifted qmc); unknown for unshifted qmc, whose batches depend on "
+    "each other.",
+    "variance/ratio": "variance/method divided by variance/es; below 1 the control variate helps. Unknown if all "
+    "returns were equal. For a whole run both are summed over the other batches first.",
     "variance/in_step_metric": "1 where these variances are in the natural step's metric, 0 in that of parameters.",
     "eta/mean": "Mean of the control variate's coefficients eta.",
     "eta/min": "Smallest coefficient.",
@@ -60,16 +61,16 @@ METRICS: dict[str, str] = {
     "trouble/bad_pairs": "Pairs left out because a return was not finite.",
     "trouble/flat": "1 when all returns were equal: without a critic such a batch carries no gradient.",
     "trouble/cv_dropped": "1 when the policy gradient overflowed and the batch fell back to plain ES.",
-    "trouble/skipped": "1 when no finite gradient could be formed, or no step with sound numbers and a divergence "
-    "within its limit: nothing was changed.",
-    "trouble/overflow": "Episodes in which contacts found no room (`--engine device --impl warp`): raise --contacts.",
-    "cluster/workers": "Ray workers at hand.",
+    "trouble/skipped": "1 when nothing was changed: no finite gradient could be formed, or no finite step with a "
+    "divergence within its limit.",
+    "trouble/overflow": "Episodes with more contacts than fit (`--engine device --impl warp`): raise --contacts.",
+    "cluster/workers": "Ray workers available.",
     "cluster/lost": "Ray workers lost in this session (dead, silent or overdue); others did their work.",
     "cluster/reissued": "Pieces of work given to a second worker in this session.",
     "cluster/bytes_out": "Bytes of arrays broadcast in this iteration, counted once however many workers read them.",
     "cluster/bytes_in": "Bytes of arrays that came back from the workers in this iteration.",
     "trouble/total": "Iterations so far in which something went wrong: bad pairs, nothing changed, or plain ES in "
-    "place of the control variate. A flat batch is not counted: a task that is solved has them too.",
+    "place of the control variate. Flat batches are not counted: a solved task has them too.",
 }
 
 

@@ -69,7 +69,7 @@ def _loop(trainer: Trainer, watched: Training, run: Run, writer: MetricsWriter, 
             error.add_note(saved)
             raise
         if state.trouble_in_a_row >= config.max_trouble:
-            had = "had a return or gradient that was not finite, or too large for the step to square"
+            had = "had a return or gradient that was not finite, or too large to square"
             kept = f"the last good checkpoint is kept in {shown(run.checkpoints)}"
             advice = "(--max-norm, smaller --lr or --sigma often help)"
             raise TroubleError(f"stopped: {state.trouble_in_a_row} iterations in a row {had}; {kept} {advice}")

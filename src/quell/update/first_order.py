@@ -50,7 +50,7 @@ class FirstOrder(Step):
 
 @dataclass(frozen=True, kw_only=True)
 class Adam(FirstOrder):
-    """Every coordinate in units of the root of its running second moment."""
+    """Every coordinate divided by the root of its running second moment."""
 
     name: ClassVar[str] = "adam"
     rule: ClassVar[str] = "scale_by_adam"
@@ -64,7 +64,7 @@ class Adam(FirstOrder):
 
 @dataclass(frozen=True, kw_only=True)
 class Sgd(FirstOrder):
-    """The gradient as it is."""
+    """The gradient times the learning rate."""
 
     name: ClassVar[str] = "sgd"
     rule: ClassVar[str] = "identity"

@@ -4,12 +4,12 @@
 
 g = w X + (1 - w) R is the estimate, X that of ES, R the policy gradient, w and 1 - w their weights, s a share that the
 estimator may say. A natural step is as long as its divergence allows, however noisy R is: right for a policy gradient
-with a critic, and a random walk for ES, nearly all of which is noise where the policy feels it. Adam's step is long
+with a critic, and a random walk for ES, whose estimate is nearly all noise in that metric. Adam's step is long
 where gradients agree from batch to batch and short where they do not: right for ES, and slow for a policy gradient,
 whose scale differs between parameters by powers of ten.
 
 A policy gradient lives on the noise of actions, to ES it is noise alone. So that of a policy that learns it falls
-towards `quiet`, as fast as ES has to say:
+towards `quiet`, the faster the larger ES's weight is:
 
     log std <- log std - w / 10 max(log std - log quiet, 0)
 """
@@ -31,16 +31,16 @@ FALL = 0.1  # of the distance to `quiet`, a step
 
 @dataclass(frozen=True, kw_only=True)
 class Mixed(Natural):
-    """Adam's step along the estimate by ES's weight, and a natural step along the policy gradient by the rest.
+    """Adam's step times ES's weight, and a natural step along the policy gradient times the rest.
 
-    An estimator that is one of the two, or does not say, has half of each.
+    If an estimator does not say what ES's weight is, each step counts half.
     """
 
     name: ClassVar[str] = "mixed"
     lr: Annotated[float, COUNT] = 0.01
     """Learning rate of Adam's part."""
     quiet: Annotated[float, COUNT] = 0.0
-    """Standard deviation towards which the noise of actions falls where ES carries the estimate (0: it is left)."""
+    """Standard deviation to which action noise falls, the faster the larger ES's weight is (0: it does not fall)."""
 
     METRICS: ClassVar[dict[str, str]] = {"update/es": "ES's weight in a step of two parts."}
 

@@ -45,7 +45,7 @@ def score(name: str) -> dict[str, Any]:
     except MALFORMED as error:
         raise UsageError(f"{shown(path)!r} cannot be read: {error}") from None
     if not all(map(is_number, numbers)):
-        raise UsageError(f"{shown(path)!r} holds what are no numbers")
+        raise UsageError(f"{shown(path)!r} has values that are not numbers")
     return facts
 
 

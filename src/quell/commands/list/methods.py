@@ -18,9 +18,9 @@ def main(arguments: list[str]) -> int:
     width = max(map(len, METHODS))
     for name, method in METHODS.items():
         tell(f"{name:<{width}}  {method.summary}")
-    tell("\nA method names strategies, and each can be exchanged: cv on orthogonal directions with SGD is")
+    tell("\nA method is a choice of strategies, and each can be replaced: cv with orthogonal directions and SGD is")
     tell("  quell train TASK --method cv --directions orthogonal --step sgd")
-    tell("What is in no line above is called custom. `quell train TASK --show` prints all settings and their origin")
+    tell("Other choices are called custom. `quell train TASK --show` prints all settings and their origin")
     for kind in ("directions", "estimator", "coefficients", "step"):
         tell(f"--{kind:<14}{', '.join(registry.table(kind))}")
     tell("`quell variance TASK` compares estimators at a fixed policy")

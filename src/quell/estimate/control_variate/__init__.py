@@ -52,14 +52,14 @@ class ControlVariate:
     name: ClassVar[str] = "control-variate"
     shaping: Literal["normalise", "ranks", "none", "past"] = "normalise"
     """What is done to the returns of a batch: (J - mean)/std, centred ranks, nothing, or division by the spread of
-    past batches' returns, which biases nothing."""
+    past batches' returns, which adds no bias."""
     columns: Columns = field(default_factory=DiscountedColumns)
     """What is subtracted from ES: discounted (the paper) or advantages (with a critic)."""
     coefficients: Coefficients = field(default_factory=SgdCoefficients)
-    """How the coefficients come about: fixed, sgd (the paper), moments (closed form per coordinate), layers (closed
-    form per layer), mse (the same, with the column's bias as far as it has been seen)."""
+    """How the coefficients are set: fixed, sgd (the paper), moments (closed form per coordinate), layers (closed
+    form per layer), mse (closed form that also counts the measured bias of the column)."""
     metric: Literal["parameters", "step"] = "parameters"
-    """Where the variance is made small: in the parameters, or as a natural step feels it."""
+    """Metric in which the variance is minimised: that of the parameters, or that of the natural step."""
 
     @property
     def needs(self) -> Needs:

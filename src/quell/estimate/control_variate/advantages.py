@@ -24,7 +24,7 @@ from quell.types import Array, Batch, Metrics, Pair, State, Sums
 
 @dataclass(frozen=True, kw_only=True)
 class AdvantageColumn(WithCritic):
-    """ES less the policy gradient with a critic's advantages."""
+    """ES minus the policy gradient with a critic's advantages."""
 
     name: ClassVar[str] = "advantages"
     count: ClassVar[int] = 1

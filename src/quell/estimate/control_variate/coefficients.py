@@ -69,7 +69,7 @@ class Coefficients:
 
 @dataclass(frozen=True, kw_only=True)
 class FixedCoefficient(Coefficients):
-    """The same value in every coordinate, for good."""
+    """A constant, the same in every coordinate."""
 
     name: ClassVar[str] = "fixed"
     value: Annotated[float, Range(low=-1e6)] = -1.0
@@ -184,7 +184,7 @@ class LayerCoefficients(Coefficients):
 
 @dataclass(frozen=True, kw_only=True)
 class MseCoefficients(Coefficients):
-    """One coefficient, by least variance + bias^2 of the best multiple: steps do not feel how long an estimate is.
+    """One coefficient, for least variance + bias^2 of the best multiple: its length does not matter to the steps.
 
         min over a, b of E|a X + b R - g|^2,    R = X - Y the policy gradient,    1 + beta = a / (a + b)
         (a, b) ~ (S + V / N)^-1 (s, q)',    S = [[s, q], [q, p]],    s = |E X|^2, q = E X' E R, p = |E R|^2
@@ -222,20 +222,20 @@ class MseCoefficients(Coefficients):
     memory: Annotated[float, SHARE] = 0.99
     """How much of the past batches' means survives a batch."""
     strict: Annotated[float, COUNT] = 2.0
-    """Standard errors that a bias must be above zero to be heeded (0: all of it is)."""
+    """Standard errors that a bias must be above zero to count (0: all of it counts)."""
     allow: Annotated[float, SHARE] = 0.0
-    """Share of the gradient that the policy gradient may miss before any of that is heeded."""
+    """Share of the gradient that the policy gradient may miss without it counting as bias."""
     lean: Annotated[float, Range(low=1)] = 1.0
     """Power of the ratio of the two weights: 1 least variance + bias^2, 2 leans to the estimate that has less of it."""
     doubt: Annotated[float, COUNT] = 0.0
-    """Power of what the policy gradient can see, by which its weight is multiplied: noise averages out over many
-    batches, what is not seen never comes. 0: it is not."""
+    """The weight of the policy gradient is multiplied by this power of the share that it can see: noise averages out
+    over many batches, but what is not seen stays missing. 0: no effect."""
     per: Literal["layer", "whole"] = "whole"
-    """Whether each layer has its own coefficient, or all parameters one: a bias is seen sooner in all of them."""
+    """Whether each layer has its own coefficient, or all parameters share one, for which a bias is detected sooner."""
 
     METRICS: ClassVar[dict[str, str]] = {
-        "eta/missed": "Share of the gradient that the policy gradient misses, as far as that shows (the largest).",
-        "eta/missed_errors": "The same in its standard errors, all of it.",
+        "eta/missed": "Share of the gradient that the policy gradient misses, as far as measured (the largest).",
+        "eta/missed_errors": "The same before it is shrunk, in standard errors.",
         "eta/sight": "Share of the gradient that the policy gradient can see at most: gamma^wait, over all actions, "
         "for the wait till the next reward.",
     }

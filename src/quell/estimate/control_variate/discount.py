@@ -40,11 +40,11 @@ class Discount:
 
 @dataclass(frozen=True, kw_only=True)
 class FixedDiscounts(Discount):
-    """The same discounts for good."""
+    """Constant discounts."""
 
     name: ClassVar[str] = "fixed"
     gammas: tuple[float, ...] = (1.0,)
-    """A control variate for each; the first is the one value functions are fitted for."""
+    """A control variate for each; value functions are fitted for the first."""
 
     @property
     def columns(self) -> int:

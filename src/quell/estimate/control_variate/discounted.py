@@ -19,7 +19,7 @@ from quell.types import Array, Batch, Metrics, Pair, State, Sums, namespace
 
 @dataclass(frozen=True, kw_only=True)
 class DiscountedColumns:
-    """ES(gamma) less the likelihood-ratio gradient RE(gamma), for one or several discounts."""
+    """ES(gamma) minus the likelihood-ratio gradient RE(gamma), for one or several discounts."""
 
     name: ClassVar[str] = "discounted"
     together: ClassVar[bool] = False

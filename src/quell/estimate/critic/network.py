@@ -32,7 +32,7 @@ def clipped(xp: Any, obs: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkCritic:
-    """tanh units, trained after each batch."""
+    """A network of tanh units, trained after each batch."""
 
     name: ClassVar[str] = "network"
     together: ClassVar[bool] = True
@@ -46,7 +46,7 @@ class NetworkCritic:
     minibatch: Annotated[int, SIZE] = 256
     """Rows in each."""
     kept: Annotated[int, SIZE] = 3
-    """Batches that it is trained on, the last ones."""
+    """How many of the last batches it is trained on."""
 
     def check(self) -> None:
         if any(size < 1 for size in self.hidden):

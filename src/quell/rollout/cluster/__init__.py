@@ -12,13 +12,13 @@ from quell.threads import cores
 
 @dataclass(frozen=True, kw_only=True)
 class Ray:
-    """Workers on a Ray cluster, by default one of its own on this machine."""
+    """Workers on a Ray cluster, by default a local one started for the run."""
 
     name: ClassVar[str] = "ray"
     workers: Annotated[int | None, SIZE] = None
     """Actors, by default as many as the cluster's cores allow. Results do not depend on it."""
     address: str | None = None
-    """host:port of a running cluster's head node, or auto for the one this machine belongs to."""
+    """host:port of a running cluster's head node, or auto for the cluster of this machine."""
     worker_cores: Annotated[int, SIZE] = 1
     """Cores per worker."""
     worker_timeout: Annotated[float, POSITIVE] = 60.0

@@ -124,7 +124,7 @@ class Crew:
             warn_once(text)
         for troubles in (job.troubles for job in done if job.troubles):
             text = troubles[-1] + (f", the last of {len(troubles)} times" if len(troubles) > 1 else "")
-            warnings.warn(f"{text}; what it left unfinished was repeated, and the run continues", stacklevel=3)
+            warnings.warn(f"{text}; its unfinished work was repeated, and the run continues", stacklevel=3)
 
     def close(self) -> None:
         """End all workers: at once those at work, the others when they notice that the driver is gone."""
