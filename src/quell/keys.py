@@ -36,6 +36,7 @@ class Purpose(IntEnum):
     CRITIC = 18  # the order it sees its data in
     EPOCHS = 19  # the order in which a batch is gone through several times
     TRACE = 20  # noise on rewards that are all the same
+    OBSERVATION = 21  # noise on what is seen, inside a compiled program
 
 
 class Stream(Enum):

@@ -62,7 +62,7 @@ class Countdown(World):
         count = len(keys)
         return {"time": jnp.zeros(count), "lives": 2.0 + jnp.arange(count)}, jnp.ones((count, 1))
 
-    def step(self, state: Any, actions: Any) -> tuple[Any, Any, Any, Any]:
+    def step(self, state: Any, actions: Any, last: Any = False) -> tuple[Any, Any, Any, Any]:
         time, lives = state["time"] + 1, state["lives"]
         behind = jnp.where(time > lives, jnp.nan, 0.0)
         following = {"time": time, "lives": lives}
@@ -161,6 +161,7 @@ def test_an_iteration_as_one_program_is_that_of_its_stages(compiled: list[str]) 
         ("natural-cv", {"directions": "gaussian", "nats": 0.05}),
         ("mixed-cv", {}),
         ("cv", {}),
+        ("cv", {"delay": 5, "hide": (0,), "obs_noise": 0.1}),
         ("cv", {"directions": "orthogonal"}),
         ("cv", {"directions": "gcmc"}),
         ("trpo", {}),
@@ -402,8 +403,6 @@ def test_what_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         Device(devices=9).validate()
     with pytest.raises(UsageError, match="`chunk=0` must be at least 1"):
         Device(chunk=0).validate()
-    with pytest.raises(UsageError, match="`engine=device` has no `delay`, `hide` or `obs_noise`: use `engine=cpu`"):
-        Trainer(make_config("lqr", "es", overrides={"delay": 3}), Device())
     with pytest.raises(UsageError, match="'gym:CartPole-v1' does not run on `engine=device`: use `engine=cpu`"):
         Device().make(quell.tasks.get("CartPole-v1"), Problem(Policy(4, 2), Gaussian(), 0), members=2)
 

@@ -13,6 +13,7 @@ from quell.keys import Purpose, generator
 from quell.rollout.device import Device
 from quell.rollout.device.worlds import make_world
 from quell.tasks.base import MujocoTask
+from quell.tasks.regimes import in_regime
 
 MUJOCO = [name for name in quell.tasks.names() if isinstance(quell.tasks.get(name), MujocoTask)]
 ELSEWHERE = "dm-quadruped-escape"
@@ -21,11 +22,10 @@ needs_mjx = pytest.mark.skipif(not installed("mjx"), reason="needs the extra mjx
 needs_warp = pytest.mark.skipif(not (installed("mjx") and installed("mjx-warp")), reason="needs the extra mjx-warp")
 
 
-def compared(name: str, impl: str, steps: int = 3, members: int = 4) -> dict[str, float]:
+def compared(task: Any, impl: str = "jax", steps: int = 3, members: int = 4) -> dict[str, float]:
     """Largest differences in some steps of random actions from the same states, and by what to divide them."""
     import jax
 
-    task: Any = quell.tasks.get(name)
     world: Any = make_world(task, Device(impl=impl))  # type: ignore[arg-type]
     simulator = task.simulator(members)
     start = simulator.reset([generator(200, Purpose.FRESH_ENVIRONMENT, k) for k in range(members)])
@@ -59,11 +59,22 @@ def cases(impl: str) -> list[Any]:
 @pytest.mark.parametrize(("name", "impl"), [*cases("jax"), *cases("warp")])
 def test_three_steps_are_those_of_c_mujoco(name: str, impl: str) -> None:
     """To 1e-3 in the joints, and of observations 1e-3 of the largest: single precision, three steps, contacts."""
-    found = compared(name, impl)
+    found = compared(quell.tasks.get(name), impl)
     assert found["reset"] < 1e-3 * found["size"]
     assert found["qpos"] < 1e-3
     assert found["obs"] < 1e-3 * found["size"]
     assert found["reward"] < 1e-2
+
+
+@pytest.mark.slow
+@needs_mjx
+def test_another_frame_skip_is_that_of_c_mujoco() -> None:
+    """A step is shorter, and pays less."""
+    task: Any = in_regime(quell.tasks.get("swimmer"), frame_skip=3)
+    found = compared(task)
+    assert task.pace == 0.75
+    assert found["qpos"] < 1e-5
+    assert found["reward"] < 1e-5
 
 
 @needs_mjx

@@ -53,6 +53,7 @@ from quell.rollout.device.play import Asked, Setting, play_in_groups
 from quell.rollout.device.sums import summed
 from quell.rollout.device.worlds import make_world
 from quell.tasks.base import Task
+from quell.tasks.regimes import Regime
 from quell.types import Array, Batch, Episodes, ObsStats, Rollouts, State, Sums, Trajectories
 
 MEMBERS = "members"
@@ -374,6 +375,8 @@ class Same:
 
 def _address(task: Task) -> Any:
     """What tells a task from others; it may have attributes that are no fields."""
+    if isinstance(task, Regime):
+        return Regime, task.delay, task.hide, task.obs_noise, _address(task.inner)
     return type(task), vars(task)
 
 

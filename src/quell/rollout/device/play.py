@@ -173,7 +173,8 @@ def _step(setting: Setting, asked: Asked, keys: Any, act: Any, seeds: int) -> An
         seen = (seen - asked.centre[:, None]) * asked.scale[:, None]
         noise = jax.vmap(noise_of, (0, None))(keys, time).reshape(seeds, -1, policy.action_size)
         actions = act(seen, noise).reshape(len(alive), -1)
-        world_, obs, rewards, ended = world.step(going.world, bounded(actions) if bounded else actions)
+        over = time + 1 >= last
+        world_, obs, rewards, ended = world.step(going.world, bounded(actions) if bounded else actions, over)
         # An engine may take an action that is no number for 0; what it earns then means nothing.
         rewards = jnp.where(jnp.isfinite(actions).all(axis=1), rewards, jnp.nan)
         rewards = jnp.where(alive, jnp.clip(rewards, -LARGEST / horizon, LARGEST / horizon), 0.0).astype(np.float32)
@@ -183,7 +184,7 @@ def _step(setting: Setting, asked: Asked, keys: Any, act: Any, seeds: int) -> An
         following = _Going(
             world_,
             obs.astype(np.float32),
-            alive & ~ended & (time + 1 < last),
+            alive & ~ended & ~over,
             going.steps + alive,
             going.terminated | (alive & ended),
             going.earned + rewards,

@@ -28,8 +28,9 @@ class World(Protocol):
     def reset(self, keys: Any) -> tuple[Any, Any]:
         """(state, observations [m, obs_size]) of new episodes, given a JAX key each; a state has members in front."""
 
-    def step(self, state: Any, actions: Any) -> tuple[Any, Any, Any, Any]:
-        """(state, observations [m, obs_size], rewards [m], terminated [m] bool) after actions [m, action_size].
+    def step(self, state: Any, actions: Any, last: Any = False) -> tuple[Any, Any, Any, Any]:
+        """(state, observations [m, obs_size], rewards [m], terminated [m] bool) after actions [m, action_size]; `last`
+        where all episodes end with this step, because their time is over.
 
         What becomes of an episode that has ended is nobody's concern; it may not disturb the others.
         """
@@ -54,5 +55,7 @@ def make_world(task: Task, settings: Any) -> World:
 
         return AcceleratedWorld(task)
     if isinstance(task, Regime):
-        raise UsageError("`engine=device` has no `delay`, `hide` or `obs_noise`: use `engine=cpu`")
+        from quell.rollout.device.worlds.regimes import RegimeWorld
+
+        return RegimeWorld(task, make_world(task.inner, settings))
     raise UsageError(f"task {task.name!r} does not run on `engine=device`: use `engine=cpu`")

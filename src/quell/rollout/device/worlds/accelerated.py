@@ -24,7 +24,7 @@ class AcceleratedWorld(World):
         state = jax.vmap(self.env.reset)(jax.vmap(jax.random.key_data)(keys))
         return state, self._observed(state)
 
-    def step(self, state: Any, actions: Any) -> tuple[Any, Any, Any, Any]:
+    def step(self, state: Any, actions: Any, last: Any = False) -> tuple[Any, Any, Any, Any]:
         after = jax.vmap(self.env.step)(state, jnp.clip(actions, -1.0, 1.0))
         after = jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), after, state)
         return after, self._observed(after), after.reward, after.done > 0

@@ -22,7 +22,7 @@ class ArrayWorld(World):
         state, obs = self.task.initial(jnp, jax.vmap(lambda key: self.task.draw(Traced(key)))(keys))  # type: ignore[arg-type]
         return jax.tree.map(jnp.asarray, dict(state)), obs
 
-    def step(self, state: Any, actions: Any) -> tuple[Any, Any, Any, Any]:
+    def step(self, state: Any, actions: Any, last: Any = False) -> tuple[Any, Any, Any, Any]:
         following, obs, rewards = self.task.step(jnp, state, actions)
         following = {name: jnp.asarray(following[name], array.dtype) for name, array in state.items()}
         return following, obs, rewards, jnp.zeros(len(obs), bool)

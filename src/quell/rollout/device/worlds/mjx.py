@@ -145,7 +145,7 @@ class MjxWorld(World):
         own = jnp.where(jnp.arange(len(owner)) < count, owner, len(data.qpos))
         return jnp.bincount(own, length=len(data.qpos) + 1)[:-1] > 0
 
-    def step(self, state: Any, actions: Any) -> tuple[Any, Any, Any, Any]:
+    def step(self, state: Any, actions: Any, last: Any = False) -> tuple[Any, Any, Any, Any]:
         task, data = self.task, state.replace(ctrl=actions.astype(np.float32))
         data = self._in_sync(data, task.frame_skip) if task.in_sync else self._steps(data, task.frame_skip)
         if task.contact_forces and self.impl == "jax":
