@@ -166,7 +166,7 @@ def test_objects_of_other_libraries(tmp_path: Path) -> None:
     for given in (several, lambda: several, [lambda: gymnasium.make("CartPole-v1")]):
         with pytest.raises(UsageError, match=r"one is enough: quell makes as many"):
             quell.train(given, out=tmp_path)
-    with pytest.raises(UsageError, match=r"must be a number \(`schedule='linear'` lets it fall"):
+    with pytest.raises(UsageError, match=r"must be a number \(`schedule='linear'` lowers it to zero"):
         quell.train("CartPole-v1", method="es", lr=lambda left: left, out=tmp_path)  # type: ignore[call-overload]
     with pytest.raises(UsageError, match="unknown policy 'MlpPolicy': it follows from the environment's actions"):
         quell.train("CartPole-v1", policy="MlpPolicy", out=tmp_path)

@@ -103,7 +103,7 @@ def test_a_task_without_natural_steps_has_another_default(capsys: pytest.Capture
     small = ["--steps", "1", "--horizon", "4", "--workers", "1", "--out", str(tmp_path)]
     assert main(["train", "lqr", *small]) == 0
     told = capsys.readouterr()
-    assert told.err.count("lqr: method es, as there is no natural step") == 1
+    assert told.err.count("lqr: method es, because natural steps do not work") == 1
     assert "lqr  es  seed 0" in told.out
     assert main(["train", "lqr", "--method", "es", *small]) == 0
     assert "no natural step" not in capsys.readouterr().err

@@ -198,7 +198,7 @@ def resume(
     """
     path = path.path if isinstance(path, Result) else path
     if str(path).startswith(zoo.PREFIX):
-        raise UsageError(f"{path} is a policy without the state of its training: it can be played, not resumed")
+        raise UsageError(f"{path} is a policy without its training state: it can be played, not resumed")
     run, compute = _opened(path), compute_for(engine, workers)
     with run:
         run.lock()

@@ -72,7 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
     if command not in COMMANDS:
         return _fail(f"unknown command {command!r}{did_you_mean(command, COMMANDS)}; `quell --help` lists them", 2)
     if "" in rest:
-        return _fail("an argument is empty: is a variable of the shell not set?", 2)
+        return _fail("an argument is empty: is a shell variable not set?", 2)
     return guarded(lambda: int(importlib.import_module(f"quell.commands.{command}").main(rest)), alone=alone)
 
 
@@ -95,7 +95,7 @@ def guarded(command: Callable[[], int], *, alone: bool = False) -> int:
     except OSError as error:  # a disk that is full, a folder that cannot be written
         return _fail(explained(error), 1, error)
     except OverflowError as error:  # a size that nothing can hold
-        return _fail(f"what is asked for does not fit into this machine: {error}", 1, error)
+        return _fail(f"the request is too large for this machine: {error}", 1, error)
     except MemoryError as error:
         free, where = free_memory()
         told = "; ".join(filter(None, [str(error), f"{gib(free)} GiB of memory are free {where}"]))

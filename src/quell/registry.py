@@ -313,7 +313,7 @@ def complaint(value: Any, hint: Any) -> str | None:
     if hint not in PLAIN:
         return None
     if hint is float and callable(value):
-        return "must be a number (`schedule='linear'` lets it fall, or `step=optax.adam(schedule)` as you like)"
+        return "must be a number (`schedule='linear'` lowers it to zero; for others, `step=optax.adam(schedule)`)"
     sound = isinstance(value, int | float if hint is float else hint) and (hint is bool or not isinstance(value, bool))
     return None if sound else f"must be {PLAIN[hint]}"
 

@@ -30,7 +30,7 @@ def test_metrics_wait_and_lose_no_row(tmp_path: Path, monkeypatch: pytest.Monkey
     writer.write({"iteration": 1, "steps": 10})
     with monkeypatch.context() as patch:
         patch.setattr("quell.runs.metrics.os.write", lambda fd, data: os.pwrite(fd, data[:3], 0))  # half a line
-        with pytest.warns(UserWarning, match="waits: No space left"):
+        with pytest.warns(UserWarning, match="waits in memory: No space left"):
             writer.write({"iteration": 2, "steps": 20})
         writer.write({"iteration": 3, "steps": 30})
         assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 1
@@ -43,7 +43,7 @@ def test_metrics_wait_and_lose_no_row(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.usefixtures("in_process")
 def test_a_dead_tensorboard_never_holds_up_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Board, "write", full)
-    with pytest.warns(UserWarning, match="TensorBoard gets no more"):
+    with pytest.warns(UserWarning, match="nothing more is written to TensorBoard"):
         result = quell.train("swimmer", method="es", out=tmp_path, **SMALL)
     assert result.finished
 

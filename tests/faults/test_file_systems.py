@@ -49,7 +49,7 @@ def test_without_locks_it_goes_on_with_a_warning(
     monkeypatch.setattr(fcntl, "flock", fails(number))
     path = quell.train("lqr-302", out=tmp_path, **SMALL).path
     assert quell.resume(path, steps=280, progress=False).finished
-    why = f"has no locks ({os.strerror(number)}): see to it that one process alone writes to a run there"
+    why = f"has no locks ({os.strerror(number)}): make sure that only one process writes to a run there"
     assert warnings_of(recwarn) == [f"the file system of {str(path)!r} {why}"]
 
 

@@ -92,7 +92,7 @@ def test_what_follows_from_the_numbers() -> None:
     assert biased.best.gamma == 1
     assert biased.best.share == pytest.approx(1 / 1.5)
     said = str(advice(0.01, near=50.0))
-    assert "problem for the policy gradient" in said
+    assert "The policy gradient suits this task" in said
     assert "share of 2%" in said
     assert max(map(len, said.splitlines())) <= 120
 

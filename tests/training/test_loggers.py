@@ -81,9 +81,9 @@ def test_a_tracker_that_is_lost_is_left_out(
     monkeypatch.setitem(quell.errors.EXTRAS, "lost", "json")
     monkeypatch.setitem(quell.training.loggers.LOGGERS, "lost", Lost)
     monkeypatch.setattr(Lost, "silent", silent)
-    with pytest.warns(UserWarning, match="^lost ") as told:
+    with pytest.warns(UserWarning, match="logged to lost ") as told:
         result = quell.train("lqr-302", method="es", out=tmp_path, log="lost", **{**SHORT, "steps": 200})
-    assert [str(one.message) for one in told] == [f"lost gets no more of this run, which continues: {why}"]
+    assert [str(one.message) for one in told] == [f"nothing more is logged to lost in this run, which continues: {why}"]
     assert (result.finished, len(result.history)) == (True, 10)
 
 
@@ -97,7 +97,7 @@ def test_mlflow_is_lost_in_mid_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
                 shutil.rmtree(tmp_path / "mlruns")
 
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"file://{tmp_path}/mlruns")
-    with pytest.warns(UserWarning, match="mlflow gets no more of this run, which continues: "):
+    with pytest.warns(UserWarning, match="nothing more is logged to mlflow in this run, which continues: "):
         result = quell.train("lqr-302", method="es", out=tmp_path, log="mlflow", callbacks=[Removes()], **SHORT)
     assert result.finished
 

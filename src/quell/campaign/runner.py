@@ -65,7 +65,7 @@ class Runner:
 
     def stop(self) -> None:
         """Ask every child to save and end; no further ones are started."""
-        self.display.say("stopping: every run saves and ends; once more to end them at once")
+        self.display.say("stopping: every run saves and ends; a second signal ends them at once")
         with self._lock:
             self._stopping = True
             for child in self._children:

@@ -1,4 +1,4 @@
-"""quell advise TASK: whether it is a problem for ES or for the policy gradient, in plain words."""
+"""quell advise TASK: whether ES or the policy gradient suits it, in plain words."""
 
 import dataclasses
 import json

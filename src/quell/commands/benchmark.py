@@ -74,7 +74,7 @@ def main(arguments: list[str]) -> int:
     require("plot", "the benchmark's figure")
     code = 0 if parsed.render else _train(parsed)
     if code > 128:
-        say("stopped; the same command continues, with --render it shows what there is")
+        say("stopped; the same command continues, and with --render shows the results so far")
         return code
     tell(render(parsed.out, parsed.methods))
     return code

@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> int:
     if arguments[0] in ("-h", "--help"):
         parse(["--help"], make_config("halfcheetah"), "cpu", ResumeFlags, prog=PROG, description=DESCRIPTION + EXAMPLE)
     if arguments[0].startswith(zoo.PREFIX):
-        raise UsageError(f"{arguments[0]} is a policy without the state of its training: it can be played, not resumed")
+        raise UsageError(f"{arguments[0]} is a policy without its training state: it can be played, not resumed")
     run = Run.open(find_run(arguments[0]))
     choices, rest = take_choices(arguments[1:])
     engine = choices.pop("engine", "cpu")

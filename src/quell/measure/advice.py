@@ -1,6 +1,6 @@
-"""What a problem is one for: ES, the policy gradient, or both; from the noise of each at one policy, and the law.
+"""Whether ES, the policy gradient or both suit a task: from the noise of each at one policy, and the law.
 
-The noise of one pair of perturbed members as a natural step feels it (in the metric F^-1), with V the variance of their
+The noise of one pair of perturbed members in the metric of the natural step (F^-1), with V the variance of their
 returns, k the mean divergence of a perturbation:
 
     ES, directions shaped by F^-1     d^2 V / (4 k)
@@ -8,7 +8,7 @@ returns, k the mean divergence of a perturbation:
     policy gradient, advantages A     d V c / 2                   c = E[sum_t A_t^2] / V
 
 so that ES has d / (2 k c) times the policy gradient's noise. Both are measured on the same episodes, as the control
-variate has them. Whoever adds both, weighed by their noise, has ES's share at 1 / (1 + ratio). Where eigenvalues of F
+variate has them. In a sum of both, weighed by their noise, the share of ES is 1 / (1 + ratio). Where eigenvalues of F
 are below the damping of the step and the floor of the directions, traces stand for d and d^2.
 """
 
@@ -47,7 +47,7 @@ STEPS = 100_000
 LEAST = 6
 """Iterations to measure on, at least."""
 DISCOUNTS = ((1.0, 1.0), (0.995, 0.97))
-"""gamma and lambda of the policy gradients that ES is put beside: without bias, and as the default has them."""
+"""gamma and lambda of the policy gradients that ES is compared with: without bias, and those of the default."""
 MOSTLY = 0.8
 """A share of the estimate from which on one of the two is enough."""
 
@@ -118,7 +118,7 @@ class Advice:
     """Of an episode."""
     parameters: int
     felt: float
-    """tr F (F + damping)^-1: of the parameters, those that the policy feels."""
+    """tr F (F + damping)^-1: how many of the parameters change the policy."""
     kappa: float
     nats: float
     beside: tuple[Beside, ...]
@@ -150,7 +150,7 @@ class Advice:
     def __str__(self) -> str:
         best, pay = self.best, {0: "at the end", 1: "at every step"}.get(self.delay, f"every {self.delay} steps")
         share = f"{best.share:.0%}" if best.share > 0.01 else f"{best.share:.1%}"
-        said = {"es": "This is a problem for ES", "policy gradient": "This is a problem for the policy gradient"}
+        said = {"es": "ES suits this task", "policy gradient": "The policy gradient suits this task"}
         head = f"{'gamma, lambda':>15} {'c':>8} {'d/(2kc)':>9} {'damped':>9}  {'measured':<24} bias^2/variance"
         rows = [
             f"{f'{one.gamma:g}, {one.trace:g}':>15} {one.c:8.3g} {one.law:9.2g} {one.predicted:9.2g}  "
@@ -160,20 +160,20 @@ class Advice:
         table = "\n".join([head, *rows])
         return f"""{self.task}, {self.where}: episodes of {self.steps:.0f} steps, rewards paid {pay}
 
-  d = {self.parameters}  parameters, of which the policy feels {self.felt:.0f}
-  k = {self.nats:g}  nats: how far a perturbation goes
-  kappa = {self.kappa:.3g}  times as noisy isotropic directions would be as those shaped by the policy's metric
-  c  squared advantages, summed over an episode, in units of the returns' variance: a few where the critic can tell
-     which action earned what, up to the number of steps where nothing can
+  d = {self.parameters}  parameters, of which about {self.felt:.0f} change the policy
+  k = {self.nats:g}  nats: size of a perturbation, as a mean KL divergence
+  kappa = {self.kappa:.3g}  noise of isotropic directions, relative to directions shaped by the Fisher matrix
+  c  squared advantages, summed over an episode, divided by the variance of returns: a few if the critic can tell
+     which action earned what, up to the number of steps if nothing can
 
-The noise of ES, of that of the policy gradient on the same episodes, as a natural step feels it; and the bias of the
-policy gradient in an estimate from {BATCH} pairs:
+The noise of ES divided by that of the policy gradient on the same episodes, in the metric of the natural step; and
+the squared bias of the policy gradient divided by its variance, in an estimate from {BATCH} pairs:
 
 {table}
 
-{said.get(self.verdict, "Both have something to say")}: in the best mix of the two ES has a share of {share}.
+{said.get(self.verdict, "Both help")}: in the best mix of the two ES has a share of {share}.
   quell train {self.task} {" ".join(filter(None, (self.asked, self.settings)))}
-({self.seconds:.0f} s, at this policy alone: c, kappa and the noise change as it learns; --at RUN measures there)"""
+({self.seconds:.0f} s, at this policy only: c, kappa and the noise change during training; --at RUN measures later)"""
 
 
 def advise(
@@ -191,7 +191,7 @@ def advise(
     engine: Compute | str | None = None,
     progress: bool = True,
 ) -> Advice:
-    """Measure at one policy whether a task is a problem for ES or for the policy gradient.
+    """Measure at one policy whether ES or the policy gradient suits a task.
 
     `task`, `at` and `settings` are those of `quell.measure.variance`; at "init" it is the default's policy. They are
     measured on `pairs` pairs, after `warmup` for the critic, and perturbations have a mean divergence of `nats`. Where

@@ -77,6 +77,6 @@ def geometry(point: Point, *, compute: Compute, directions: Kind | None = None) 
         with compute.make(point.task, point.problem(directions), members=2 * EPISODES, states=STATES) as engine:
             states = visited(engine.rollout(point.theta, request, point.obs_stats), STATES)
     if not np.abs(states).max() < LARGEST:
-        far = f"{point.task.name} runs away at this policy, to states beyond {LARGEST:g}"
+        far = f"{point.task.name} diverges at this policy, to states beyond {LARGEST:g}"
         raise UsageError(f"{far}: it can only be measured with a shorter horizon")
     return Geometry(point.policy, point.theta, states)

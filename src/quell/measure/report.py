@@ -83,7 +83,7 @@ def _lines(report: Report) -> Iterator[str]:
     if any(s.biased for s in report.summaries):
         yield "*: the estimator declares a bias"
     if report.gains:
-        yield f"\n{'gain of one step':<{wide + 16}}{'return':<30}less that of ES"
+        yield f"\n{'gain of one step':<{wide + 16}}{'return':<30}minus that of ES"
         for g in report.gains:
             gain, over = (f"{x:+.3g}" if math.isfinite(x.value) else "" for x in (g.gain, g.over_es))
             yield f"{g.name:<{wide}}{g.kind:<8}{g.size:<8g}{gain:<30}{over if g.name != 'es' else ''}".rstrip()

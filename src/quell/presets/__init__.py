@@ -90,15 +90,15 @@ class Method:
 
 
 NATURAL_CV = ControlVariate(shaping="past", columns=AdvantageColumn(), coefficients=LayerCoefficients(), metric="step")
-"""The control variate with a critic's advantages, weighed where a natural step feels noise."""
+"""The control variate with a critic's advantages, weighed in the metric of the natural step."""
 MIXED_CV = replace(NATURAL_CV, coefficients=MseCoefficients(allow=0.5, lean=2.0, doubt=4.0), metric="parameters")
 """The same, weighed by variance + bias^2, and by what the policy gradient can see."""
 
 
 def _methods() -> dict[str, Method]:
     best = "ARS: ES with the best directions only, on a linear policy when tuned"
-    user_trpo = "TRPO as its users know it: a critic, a natural step, a line search"
-    user_ppo = "PPO as its users know it: a critic, minibatches, epochs"
+    user_trpo = "the usual TRPO: a critic, a natural step, a line search"
+    user_ppo = "the usual PPO: a critic, minibatches, epochs"
     deterministic = DeterministicPolicy()
     return {
         "natural-cv": Method(
@@ -108,12 +108,12 @@ def _methods() -> dict[str, Method]:
             step=Natural(),
         ),
         "mixed-cv": Method(
-            "ES and a critic's policy gradient by what each is worth: for rewards at once or late, with one setting",
+            "ES and a critic's policy gradient, weighed by noise and bias: one setting for rewards at once or late",
             "mixed",
             MIXED_CV,
             step=Mixed(),
         ),
-        "cv": Method("the paper's: ES with the structured control variate (eq. 8)", "es", ControlVariate()),
+        "cv": Method("the paper's method: ES with the structured control variate (eq. 8)", "es", ControlVariate()),
         "es": Method("evolution strategies, i.i.d. Gaussian directions", "es", Es()),
         "ortho": Method("ES with orthogonal directions", "directions", Es(), Orthogonal()),
         "gcmc": Method("ES with geometrically coupled pairs", "directions", Es(), Gcmc()),
@@ -125,7 +125,7 @@ def _methods() -> dict[str, Method]:
         "trpo": Method(user_trpo, "natural", ActorCritic(line_search=True), Unperturbed(), Natural()),
         **_ppo_of_the_paper(),
         "trpo-paper": Method(
-            "the paper's: surrogate with a KL penalty", "policy-gradients", PaperTrpo(), Unperturbed()
+            "the paper's TRPO: surrogate with a KL penalty", "policy-gradients", PaperTrpo(), Unperturbed()
         ),
     }
 
@@ -179,7 +179,7 @@ def default_method(task: str) -> str:
 def instead(task: str) -> str | None:
     """A sentence on why a task's default is another method, where it is."""
     chosen = INSTEAD.get(task)
-    return chosen and f"{task}: method {chosen}, as there is no natural step where states grow without bound"
+    return chosen and f"{task}: method {chosen}, because natural steps do not work where states grow without bound"
 
 
 def method_of(config: Combination) -> str:

@@ -41,7 +41,7 @@ def read(path: Path, limit: int = SMALL) -> bytes:
         if found.st_size > limit:
             raise OSError(f"{path.name} has {found.st_size:,} bytes, at most {limit:,} are expected")
         if found.st_size > HOLLOW and found.st_blocks * 512 < found.st_size // 8:
-            raise OSError(f"{path.name} has {found.st_size:,} bytes, but most of them are holes")
+            raise OSError(f"{path.name} has {found.st_size:,} bytes, but most of them are holes (a sparse file)")
         return file.read(found.st_size)  # Python makes room for all that is asked for
 
 
@@ -188,7 +188,7 @@ def is_free(descriptor: int, lock: int, path: Path) -> bool | None:
     except BlockingIOError:
         return False
     except OSError as error:
-        care = "see to it that one process alone writes to a run there"
+        care = "make sure that only one process writes to a run there"
         _bear(error, descriptor, path, f"has no locks ({error.strerror}): {care}")
         return None
 

@@ -113,7 +113,7 @@ class MetricsWriter:
                 self._board.write(row)
         except OSError as error:
             self._close_board()
-            warnings.warn(f"TensorBoard gets no more of this run: {error.strerror or error}", stacklevel=2)
+            warnings.warn(f"nothing more is written to TensorBoard: {error.strerror or error}", stacklevel=2)
 
     def close(self) -> None:
         for file in self._files:
@@ -143,7 +143,7 @@ class Lines:
             self._append()
         except OSError as error:
             if not waiting:
-                warnings.warn(f"{shown(self._path)} waits: {error.strerror or error}", stacklevel=3)
+                warnings.warn(f"{shown(self._path)} waits in memory: {error.strerror or error}", stacklevel=3)
 
     def close(self) -> None:
         with suppress(OSError):

@@ -64,7 +64,9 @@ def get(name: str, **settings: Any) -> Task:
         ours = [ours for ours in registry if registry[ours]().original == f"gymnasium:{name}"]
         if not ours or settings.keys() - {"horizon"}:
             return get(f"gym:{name}", **settings)
-        warn_once(f"{name} is the task {ours[0]!r}, quell's own, faster and tuned; gym:{name} is Gymnasium's")
+        warn_once(
+            f"{name} is trained as quell's task {ours[0]!r}, which is faster and tuned; gym:{name} is Gymnasium's"
+        )
         name = ours[0]
     if name not in registry:
         raise UsageError(f"unknown task {name!r}{_hint(name)}; `quell list tasks` lists them all")

@@ -63,7 +63,7 @@ class Display(Callback):
         """Say, once, what a signal will lead to; a listener may be quicker than Python's own handler."""
         if self._told.acquire(blocking=False):
             took = f"the last one took {self._took:.2g} s" if self._took else "the first one may take a minute"
-            self._bar.say(f"stopping: this iteration is finished ({took}) and saved; once more ends the run at once")
+            self._bar.say(f"stopping: this iteration is finished ({took}) and saved; a second signal stops at once")
 
     def on_iteration(self, row: dict[str, Any]) -> None:
         now = time.monotonic()

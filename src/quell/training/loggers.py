@@ -44,7 +44,7 @@ class Logger(Callback):
         except Exception as error:  # files, networks, processes: a tracker may fail in any way
             self._lost = True
             why = (str(error).splitlines() or [""])[0] or type(error).__name__
-            warnings.warn(f"{self.name} gets no more of this run, which continues: {why}", stacklevel=3)
+            warnings.warn(f"nothing more is logged to {self.name} in this run, which continues: {why}", stacklevel=3)
 
     def send(self, row: dict[str, float]) -> None:
         """An iteration's metrics, all of them finite."""

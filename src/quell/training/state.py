@@ -71,9 +71,7 @@ class TrainState:
         """With other settings of the step; a UsageError if they make no sense."""
         for name, value in settings.items():
             if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-                raise UsageError(
-                    f"`{name}={value!r:.80}` must be a number: no other setting changes while a run goes on"
-                )
+                raise UsageError(f"`{name}={value!r:.80}` must be a number: no other setting can change during a run")
         changed = replace(self, changes={**self.changes, **{name: float(value) for name, value in settings.items()}})
         registry.check(changed.current(step), "step.")
         return changed
@@ -121,7 +119,7 @@ class TrainState:
         try:
             return state.change(config.step, {name: array[0] for name, array in changes.items()})
         except UsageError as error:
-            raise QuellError(f"the checkpoint's changed settings make no sense: {error}") from None
+            raise QuellError(f"the checkpoint's changed settings are invalid: {error}") from None
 
 
 def learned(policy: Policy, saved: Saved) -> tuple[Learned, Learned | None]:

@@ -36,7 +36,7 @@ class TrainedPolicy:
             )
         rows, single = self.task.rows(obs)
         if not np.isfinite(rows).all():
-            raise UsageError(f"an observation of {self.task.name} is NaN or infinite: no policy was trained on such")
+            raise UsageError(f"an observation of {self.task.name} is NaN or infinite: policies cannot act on that")
         actions = self.draw(rows, rng)
         if bounded := to_environment(self.policy, self.bounds):
             actions = bounded(actions)

@@ -283,7 +283,7 @@ def test_a_function_that_makes_no_environment_is_refused():
         from_env(lambda: None, horizon=5, name="nothing")
     with pytest.raises(UsageError, match="got int"):
         from_env(5, horizon=5)
-    with pytest.raises(UsageError, match="which is made already"):
+    with pytest.raises(UsageError, match="this one is already made"):
         from_env(user_envs.Toy(), horizon=5, colour="red")
     env = user_envs.Toy()
     env.lock = threading.Lock()
@@ -319,7 +319,7 @@ def test_a_factory_that_raises_is_named():
 
 
 def test_an_id_without_its_version_is_the_newest():
-    with pytest.warns(UserWarning, match="newest version of today: gym:CartPole-v1") as said:
+    with pytest.warns(UserWarning, match="the newest is used: gym:CartPole-v1") as said:
         found = [tasks.get("gym:CartPole") for _ in range(3)]
     assert len(said) == 1, "whoever asks again"
     assert {(task.name, task.horizon, task.original) for task in found} == {
@@ -333,7 +333,7 @@ def test_an_id_with_its_version_needs_nothing_in_front():
     assert task == tasks.get("gym:CartPole-v1", horizon=7)
     assert make_config("CartPole-v1") == make_config("gym:CartPole-v1"), "one name in records, and one preset"
     with pytest.warns(
-        UserWarning, match=r"Hopper-v5 is the task 'hopper', quell's own, .*; gym:Hopper-v5 is Gymnasium's"
+        UserWarning, match=r"Hopper-v5 is trained as quell's task 'hopper', .*; gym:Hopper-v5 is Gymnasium's"
     ):
         assert tasks.get("Hopper-v5", horizon=7) == tasks.get("hopper", horizon=7)
     assert tasks.get("Hopper-v5", frame_skip=8).name == "gym:Hopper-v5", "whose settings these are"
@@ -355,8 +355,8 @@ def test_an_id_that_a_script_registered_is_known_to_its_workers(tmp_path, monkey
         ("CartPole", "did you mean 'gym:CartPole-v1'"),
         ("LunarLander-v2", "there are: gym:LunarLander-v3"),
         ("Pendulum-v9", "there are: gym:Pendulum-v1"),
-        ("ALE/Pong-v5", "those of ALE/ come with a package of their own.*--trust-import"),
-        ("gym:ALE/Pong-v5", "those of ALE/ come with a package of their own.*--trust-import"),
+        ("ALE/Pong-v5", "those of ALE/ are in a separate package.*--trust-import"),
+        ("gym:ALE/Pong-v5", "those of ALE/ are in a separate package.*--trust-import"),
         ("Breakout-v4", "Gymnasium has no environment 'Breakout-v4'"),
         ("Hopper", "did you mean 'hopper'"),
         ("nope", "unknown task 'nope'; "),

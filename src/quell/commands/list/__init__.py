@@ -7,9 +7,9 @@ from quell.errors import UsageError, did_you_mean
 from quell.terminal.streams import tell
 
 KINDS = {
-    "tasks": "what can be trained on: sizes, horizon, engine, and the extra each needs",
+    "tasks": "tasks to train on: sizes, horizon, engine, and the extra each needs",
     "methods": "what --method takes, and the strategies that a method is made of",
-    "runs": "runs in a folder: how far each is, and what it reached",
+    "runs": "runs in a folder: how far each is, and its score",
     "zoo": "trained policies that come with quell: quell play zoo:NAME",
 }
 HELP = """usage: quell list KIND [OPTIONS]      quell list KIND --help

@@ -28,9 +28,7 @@ class ForeignTask(Task):
 
     def __post_init__(self) -> None:
         if not self.horizon and not self.time_limit:
-            raise NoTimeLimit(
-                f"{self.name} has no time limit of its own: say how long an episode is, e.g. `horizon=1000`"
-            )
+            raise NoTimeLimit(f"{self.name} has no time limit: set the length of an episode, e.g. `horizon=1000`")
         reader = ActionReader(self.spaces[1])
         vars(self).update(
             summary=f"{self.name}, as the environment's authors made it",

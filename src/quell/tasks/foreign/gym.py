@@ -229,7 +229,7 @@ def with_version(env_id: str) -> str:
     if env_id in gymnasium.registry or not of_that_name:
         return env_id
     newest = max(of_that_name, key=lambda spec: spec.version).id
-    warn_once(f"gym:{env_id} is taken for the newest version of today: gym:{newest}")
+    warn_once(f"gym:{env_id} has no version; the newest is used: gym:{newest}")
     return newest
 
 
@@ -237,11 +237,9 @@ def _hint(env_id: str, error: Exception) -> str:
     """What to write instead of an id that Gymnasium does not have."""
     import gymnasium
 
-    advice = "Pass a function that does, and makes the environment: --trust-import module:function"
+    advice = "Write a function that imports it and makes the environment, and pass --trust-import module:function"
     if isinstance(error, gymnasium.error.NamespaceNotFound):
-        theirs = (
-            f"those of {env_id.partition('/')[0]}/ come with a package of their own, which a task name does not import"
-        )
+        theirs = f"those of {env_id.partition('/')[0]}/ are in a separate package, which a task name does not import"
         return f": {theirs}. {advice}"
     if isinstance(error, gymnasium.error.DeprecatedEnv | gymnasium.error.VersionNotFound):
         known = ", ".join(
@@ -253,7 +251,7 @@ def _hint(env_id: str, error: Exception) -> str:
         for spec in sorted(gymnasium.registry.values(), key=lambda spec: spec.version or 0)
     }
     close = did_you_mean(env_id, newest.values())
-    return close or f"; a package that registers it would have to be imported. {advice}"
+    return close or f"; the package that registers it must be imported first. {advice}"
 
 
 def from_env(env: Any, *, name: str = "", horizon: int = 0, **kwargs: Any) -> GymTask:
@@ -267,7 +265,7 @@ def from_env(env: Any, *, name: str = "", horizon: int = 0, **kwargs: Any) -> Gy
     given, own = as_pairs(kwargs), env
     if isinstance(env, gymnasium.Env):
         if kwargs:
-            raise UsageError("keywords are for a function that makes the environment, which is made already")
+            raise UsageError("keywords are for a function that makes the environment, but this one is already made")
         name = name or (f"gym:{env.spec.id}" if _is_registered(env.spec) else f"own:{type(env.unwrapped).__name__}")
         with suppress(Exception):  # a wrapper that cannot be made again
             return Source(spec=env.spec.to_json()).task(name, horizon)

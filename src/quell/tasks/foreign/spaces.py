@@ -61,7 +61,7 @@ def unstacked(space: Any, value: Any) -> Any:
 
 def _too_large(shape: tuple[int, ...]) -> str:
     size = math.prod(shape)
-    flat = f"pictures of {' x '.join(map(str, shape))} = {size:,} numbers, which networks here take flat"
+    flat = f"images of {' x '.join(map(str, shape))} = {size:,} numbers, which networks here take as a flat row"
     room = f"ten episodes of 1,000 steps would fill {size * 4e4 / 2**30:.1f} GiB"
     smaller = f"smaller (gymnasium.wrappers.ResizeObservation, up to {PICTURE:,} numbers)"
     return f"observations are {flat}: {room}. Make them {smaller}, or describe the state in numbers"
