@@ -57,7 +57,7 @@ class Result:
     history: list[dict[str, Any]]
     """One dictionary of metrics per iteration; `quell.metrics.METRICS` defines each name."""
     checkpoint: Checkpoint = "newest"
-    """Whose policy this is: the newest, or the one whose evaluation was best."""
+    """Which policy this is: the newest, or the one with the best evaluation."""
     best: float = math.nan
     """Highest mean return with mean actions of all evaluations so far."""
     signal: int = 0
@@ -193,8 +193,8 @@ def resume(
 
     Settings may extend it (`steps`; a last batch that was cut to fit the old budget stays so) or change how often it
     evaluates and saves. Anything else needs `fork=True`, which copies the run into a new folder and continues there
-    with the change. What is your own has to be passed again: a strategy, or the environment (`env`, as it was given to
-    `train`). Settings of its task that name files are used with `trust_files=True` alone.
+    with the change. Your own strategies and environment have to be passed again (`env`, as it was given to `train`).
+    If settings of its task name files, these are opened only with `trust_files=True`.
     """
     path = path.path if isinstance(path, Result) else path
     if str(path).startswith(zoo.PREFIX):
@@ -266,11 +266,10 @@ def load(
 ) -> Result:
     """A run's policy and history, from its newest intact checkpoint (or the newest up to iteration `at`).
 
-    `path` is a run folder, or a folder with runs below it, of which it takes the newest (`result.path` says which), or
-    a result, whose run is read again.
-    `checkpoint="best"` is the policy whose evaluation was best by then. `env` and `policy` are as they were given to
-    `train`, if they are your own. `zoo:NAME` is a policy that comes with quell. Where settings of the task name files,
-    these are opened with `trust_files=True` alone: a folder from anywhere could name any.
+    `path` is a run folder, a folder with runs (then the newest, which `result.path` names), a result, whose run is read
+    again, or `zoo:NAME`, a policy that comes with quell. `checkpoint="best"` loads the policy with the best evaluation
+    up to then. Pass your own `env` and `policy` as they were given to `train`. If settings of the task name files,
+    these are opened only with `trust_files=True`, because a folder may come from anywhere.
     """
     if checkpoint not in get_args(Checkpoint):
         raise UsageError(f"`checkpoint={checkpoint!r}` must be newest or best")
@@ -338,11 +337,11 @@ def evaluate(
     workers: int | None = None,
     engine: Compute | str | None = None,
 ) -> Rollouts:
-    """Fresh episodes of a policy, drawn from `seed` and from no stream that training used.
+    """Play new episodes with a policy; their random numbers come from `seed`, and training used none of them.
 
-    `run` is what `train` or `load` returned, its policy, or what `load` takes: a folder, or `zoo:NAME`. `env` is where
-    it plays, if not where it was trained: a task's name, an environment, or a function that makes one.
-    It acts with its mean (most likely) action, as in every score that quell shows, or samples (`mean_action=False`).
+    `run` is what `train` or `load` returned, its policy, or what `load` takes: a folder, or `zoo:NAME`. `env` is the
+    environment to play in, if not the one of training: a task's name, an environment, or a function that makes one.
+    Actions are the mean (most likely) ones, as in every score that quell shows, or sampled (`mean_action=False`).
     """
     episodes, seed = registry.whole("episodes", episodes, least=1), registry.whole("seed", seed)
     trained = policy_of(run, env)

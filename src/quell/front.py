@@ -74,14 +74,13 @@ def train(
     `task` is a name (`quell list tasks`), a Gymnasium environment, or a function that makes one. `settings` are those
     of the command line: `steps=1_000_000, pairs=10, sigma=0.05`, nested ones as mappings or with their dots
     (`**{"estimator.gamma": 0.99}`). Strategies are objects or names: `estimator=MyEstimator()`, `directions="qmc"`,
-    `step=optax.adam(0.01)`. `config` is a file with settings (TOML, or a run's config.json, which also name the task),
-    of which those that are given here take the place. Everything is written to `out/<task>/<method>/<seed>-<time>/`.
-    It runs on `workers` processes of this machine, or as `engine` says, such as `quell.Ray(workers=8)`. `callbacks`
-    look on and may stop it or change a rate, and `log="wandb"` (or "mlflow") tells a tracker.
+    `step=optax.adam(0.01)`. `config` is a file with settings (TOML, or a run's config.json), which may also name
+    the task; settings given here override it. Everything is written to `out/<task>/<method>/<seed>-<time>/`.
+    The run uses `workers` processes of this machine, or an `engine` such as `quell.Ray(workers=8)`. `callbacks` can
+    watch it, stop it or change a rate. `log="wandb"` (or "mlflow") also logs to a tracker.
 
-    `seeds=5` trains so many seeds, from `seed` up, as `quell train --seeds` does (side by side; one after the other
-    where environment or strategies are the caller's own), and returns their results in order. Seeds that are done are
-    not trained again.
+    `seeds=5` trains five seeds, from `seed` up, as `quell train --seeds` does, and returns their results in order. They
+    run in parallel, or one after the other with your own environment or strategies. Finished seeds are kept.
     """
     root = registry.as_path("out", out).absolute()  # before any code of the user's, which may go elsewhere
     made, given = planned(task, method, preset, config, {**settings})
@@ -120,9 +119,9 @@ def sweep(
         swept.best                            # the settings with the highest mean return
         swept.results(swept.best)[0].policy   # of their first seed
 
-    `random` combinations are drawn from the grid in place of all; `jobs` are trained at a time (one per core).
-    Runs with your own environment or strategies are trained in this process, one after the other. What is done is not
-    done again: a larger grid, or the same call after it was stopped, trains what is missing.
+    With `random`, this many combinations are drawn from the grid. `jobs` runs are trained at a time (one per core).
+    Runs with your own environment or strategies are trained in this process, one after the other. Finished runs are
+    not repeated: a larger grid, or the same call after it was stopped, trains only what is missing.
     """
     from quell.campaign.sweep import full_grid, trials
 

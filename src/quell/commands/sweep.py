@@ -17,8 +17,7 @@ from quell.terminal.streams import say, tell
 from quell.terminal.tables import show
 
 DESCRIPTION = """Train TASK with every combination of a grid's values, or with some drawn at random, on several seeds,
-and print a table: returns of the final policies with mean actions, on new episodes. Other settings are those of
-`quell train`.
+and print a table of returns with mean actions, on new episodes. Other settings are those of `quell train`.
 
   quell sweep hopper --method es --grid lr=0.01,0.03 sigma=0.02,0.05 --random 3 --seeds 3 --steps 1e5
 

@@ -1,8 +1,9 @@
 """Estimators: how a gradient is formed from the episodes of one iteration.
 
-An estimator says what one pair adds, and never loops. What is global (the returns' mean and standard deviation, ranks,
-baselines) is gathered first, by `prepare`; `terms` are additive over pairs; `combine` makes the gradient of their sum.
-Who sums, and how, is the engine's business (`reduce`), so trajectories stay where they were made and only sums travel.
+An estimator defines what one pair adds, and has no loops over pairs. `prepare` first computes what all pairs share (the
+mean and standard deviation of returns, ranks, baselines). `terms` are added over pairs, and `combine` makes the
+gradient from the sums. The engine does the summing (`reduce`), so trajectories stay where they were made and only
+sums are sent.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from quell.types import NO_CAUTION, Array, Batch, Caution, Episodes, Metrics, Pa
 
 @dataclass(frozen=True)
 class Needs:
-    """What an estimator asks of an iteration."""
+    """What an estimator needs from an iteration."""
 
     perturbed: bool
     """Members are perturbed (evolution strategies), or all act with theta itself (policy gradients)."""
@@ -28,7 +29,7 @@ class Needs:
     traceable: bool = False
     """`prepare` and `combine` run on JAX arrays too, inside a compiled program (`terms` always do)."""
     together: bool = False
-    """`terms` take several pairs too, in front of every array that is a pair's own, and return theirs likewise."""
+    """`terms` also take several pairs at once, as the first axis of every array of a pair, and return such arrays."""
     linear: bool = False
     """The gradient is a weighted sum of directions, which those that are never formed (`factored`) make themselves."""
 
@@ -44,8 +45,8 @@ class Problem:
 
 @dataclass(frozen=True)
 class Rows:
-    """What `prepare` found: arrays with pairs in front, and arrays that all pairs share. `pairs["good"]` [N] must be
-    there: the terms of a bad pair are multiplied by 0."""
+    """Results of `prepare`: arrays whose first axis is the pair, and arrays that all pairs share. `pairs["good"]` [N]
+    is required: the terms of a bad pair are multiplied by 0."""
 
     pairs: dict[str, Array]
     shared: dict[str, Any] = field(default_factory=dict)
@@ -80,13 +81,13 @@ class Estimator(Protocol):
     @property
     def biased(self) -> bool:
         """Whether its mean is not the gradient of the undiscounted return (smoothed, where members are perturbed), in
-        units that were known before the batch. One that divides by its own batch's spread is."""
+        units that were known before the batch. Dividing by the batch's own spread makes an estimator biased."""
 
     def init(self, problem: Problem) -> State:
         """The state before the first iteration."""
 
     def prepare(self, problem: Problem, batch: Batch, state: State) -> Rows:
-        """What is global about a batch, from rewards and lengths alone: trajectories may be elsewhere."""
+        """What all pairs of a batch share, from rewards and lengths alone: trajectories may be on another machine."""
 
     def terms(self, problem: Problem, pair: Pair, row: dict[str, Any], theta: Any, xp: Any = np) -> dict[str, Any]:
         """What one pair adds; the gradient is taken at `theta` (batch.theta on the first update). `xp` is numpy, or

@@ -64,10 +64,11 @@ def variance(
     `at` is "init" (untrained, with the settings of `preset`), a run folder, or RUN@ITERATION. `methods` are names
     (`quell.measure.rows.BASES`, with -ortho, -gcmc, -qmc, -crn), estimators, or `quell.measure.rows.Row` objects;
     ES is always among them. They are measured on `pairs` pairs in iterations as training has them, after `warmup`
-    pairs to learn coefficients and value functions on; directions other than those of ES need episodes of their own,
+    pairs to learn coefficients and value functions on; directions other than those of ES need separate episodes,
     `pairs_other` if not as many. Biases are measured against the mean of `reference`; one that is unbiased and less
-    noisy than ES ("cv-moments") shows smaller ones. `gain` names steps whose worth is measured too ("sign:0.01",
-    "kl:0.01"). Where settings of a run's task name files, these are opened with `trust_files=True` alone.
+    noisy than ES ("cv-moments") shows smaller ones. `gain` names steps whose gain in return is measured too
+    ("sign:0.01", "kl:0.01"). If settings of a run's task name files, these are opened only with
+    `trust_files=True`.
     """
     seed, compute = registry.whole("seed", seed), compute_for(engine, workers)
     pairs, warmup = registry.whole("pairs", pairs, 2), registry.whole("warmup", warmup)

@@ -1,8 +1,8 @@
 """Directions in parameter space, always in pairs: members act with theta + sigma eps_plus and theta + sigma eps_minus.
 
 A pair is drawn again from its key (seed, iteration, pair) wherever it is needed, so no process ever holds them all.
-What a kind does with its directions, it says itself: what members act with (`members`), what a weighted sum of them is
-(`combine`), and what it takes from the run so far (`prepare`), which travels with the request.
+A kind of directions defines the parameters that members act with (`members`), weighted sums of directions (`combine`),
+and what it uses of the run so far (`prepare`), which is sent with the request.
 """
 
 import functools
@@ -22,7 +22,7 @@ from quell.types import Array, Episodes, Factored, Shape, namespace
 
 @dataclass(frozen=True)
 class Draw:
-    """The address of one iteration's directions."""
+    """What the random directions of one iteration depend on."""
 
     seed: Any
     """The run's seed, or inside a compiled program its `quell.keys.root`."""
@@ -31,7 +31,7 @@ class Draw:
     dim: int
     purpose: Purpose = Purpose.DIRECTION
     block: tuple[int, ...] = ()
-    """Told apart beyond the purpose, such as several measurements at one point."""
+    """Further numbers that separate draws of the same purpose, such as several measurements at one point."""
     layout: tuple[tuple[str, int, tuple[int, ...]], ...] = ()
     """(name, first of its parameters, shape) of every part of the policy, unless its network is a custom one."""
 
@@ -45,14 +45,14 @@ Weight = Callable[[float], float]
 
 
 def alone(nats: float) -> float:
-    """ES is all there is."""
+    """ES has all of the weight."""
     return 1.0
 
 
 class Kind(Protocol):
-    """What an engine and an estimator ask of directions; as it stands, the algebra of vectors [d] with E[eps eps'] = 1.
+    """What an engine and an estimator need from directions; the defaults are for vectors [d] with E[eps eps'] = 1.
 
-    A kind derives from it (from `Directions`, if it has a size) and says what differs.
+    A kind derives from it (from `Directions`, if it has a size) and overrides what differs.
     """
 
     @property

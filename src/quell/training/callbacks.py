@@ -44,23 +44,23 @@ class Training:
     def change(self, **settings: float) -> None:
         """Other numbers for the step from the next iteration on: `training.change(lr=0.001)`.
 
-        A schedule goes on, from the new value. Checkpoints hold them, so that a resumed run has them too; what else
-        a callback remembers is its own business.
+        A schedule continues from the new value. Checkpoints hold these numbers, so a resumed run has them too. Other
+        variables of a callback are not saved.
         """
         self.state = self.state.change(self.config.step, settings)
 
 
 class Callback:
-    """Told about every iteration and evaluation; derive from it what you need.
+    """Called at every iteration and evaluation; derive your own class from it.
 
     `row` holds the iteration's metrics by name (`quell.metrics.METRICS`), and `self.training` the run: its path, its
     policy, and the step's settings, which it may change. Setting `self.stop_requested = True` ends the run after the
-    present iteration, saved, so that `quell.resume` can go on. An error raised here ends it at once, also saved.
+    present iteration; it is saved, and `quell.resume` can continue it. An error raised here ends and saves it at once.
     """
 
     stop_requested = False
     training: Training
-    """There from the first iteration on."""
+    """Set from the first iteration on."""
 
     def on_iteration(self, row: dict[str, Any]) -> None:
         """Called after every iteration, once its row is written."""

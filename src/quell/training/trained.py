@@ -28,7 +28,7 @@ class TrainedPolicy:
         """The action for an observation, or an array of several: the mean (most likely) one, or sampled with `rng`.
 
         Observations are as the environment gives them (arrays, numbers, dictionaries), and actions as its `step` takes
-        them: what training did to them on the way (`policy.actions`, the bounds of a Box) is done here too.
+        them: scaling and bounds that training applied (`policy.actions`, the bounds of a Box) are applied here too.
         """
         if rng is not None and not isinstance(rng, np.random.Generator):
             raise UsageError(
@@ -52,10 +52,10 @@ class TrainedPolicy:
         *,
         rng: np.random.Generator | None = None,
     ) -> tuple[Any, None]:
-        """(action, None), as Stable-Baselines3 asks for it, so that its `evaluate_policy` plays this policy too.
+        """(action, None), as in Stable-Baselines3, so that its `evaluate_policy` works with this policy too.
 
-        The mean action, or, not `deterministic`, one sampled with `rng` (without, from a generator of the policy's own,
-        which begins at seed 0). `state` and `episode_start` are what policies with a memory need; this one has none.
+        The action is the mean one. With `deterministic=False` it is sampled with `rng`, or else with the policy's own
+        generator, which starts at seed 0. `state` and `episode_start` are for recurrent policies and are not used.
         """
         return self(observation, rng=None if deterministic else self._own_rng if rng is None else rng), None
 

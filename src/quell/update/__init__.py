@@ -1,6 +1,6 @@
-"""Steps: what becomes of theta once a gradient is there.
+"""Steps: how theta is updated from a gradient.
 
-A step is a frozen dataclass in a file that ends in `STEPS = [...]`. It may look: `context` holds states that the policy
+A step is a frozen dataclass in a file that ends in `STEPS = [...]`. Through `context` it can use states that the policy
 visited, and on them the KL divergence and products with the Fisher matrix.
 """
 
@@ -21,7 +21,7 @@ STATES = 1024
 
 @dataclass(frozen=True)
 class Context:
-    """What a step may look at."""
+    """What a step may use."""
 
     policy: Policy
     steps: int
@@ -44,7 +44,7 @@ class Context:
         return np.asarray(found, np.float64) if namespace(theta) is np else found
 
     def gains(self, theta: Array) -> Any:
-        """Whether the batch says that theta would earn more; true where the estimator does not want to be asked."""
+        """Whether theta would earn more, estimated from the batch; true if the estimator has no such estimate."""
         xp = namespace(theta)
         gain = self.caution.surrogate
         return xp.asarray(True) if gain is None else xp.asarray(gain(theta)) > 0
@@ -71,13 +71,13 @@ class Context:
 class Step(Protocol):
     """One rule; its fields are its settings.
 
-    It may have `look(state, context)`, for what it finds out from a batch's states alone: that is called in a thread of
-    its own while the gradient is estimated, and `context.looked()` is what it returned.
+    It may have `look(state, context)` for what it computes from a batch's states alone. This is called in a separate
+    thread while the gradient is estimated, and `context.looked()` returns its result.
     """
 
     @property
     def states(self) -> int:
-        """States of each episode that it wants to look at."""
+        """How many states of each episode it uses."""
         return 0
 
     def init(self, policy: Policy, theta: Array) -> Any:
