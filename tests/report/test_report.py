@@ -327,10 +327,12 @@ def test_the_papers_tables_are_for_the_papers_runs(tmp_path: Path) -> None:
     """Beside the paper's numbers stand those of `quell paper`, not anybody's seeds."""
     seeds_of("es", POOR, tmp_path / "runs")
     page = build([tmp_path / "runs"], title="mine", order=tuple(LABELS), tables=html_tables)
-    assert "Beside the paper" not in page
+    assert "Compared with the paper" not in page
     assert "No runs yet on" not in page
     small_group(tmp_path / "results")
-    assert "Beside the paper" in build([tmp_path / "results"], title="paper", order=tuple(LABELS), tables=html_tables)
+    assert "Compared with the paper" in build(
+        [tmp_path / "results"], title="paper", order=tuple(LABELS), tables=html_tables
+    )
 
 
 @pytest.mark.usefixtures("jobs_in_process")

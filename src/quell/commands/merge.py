@@ -13,10 +13,10 @@ from quell.paper.render import render_group
 from quell.runs import archive
 from quell.terminal.streams import tell
 
-DESCRIPTION = """Take over the runs of another machine's results folder, and make tables and figures of all.
+DESCRIPTION = """Add the runs of another machine's results folder to this one, and make tables and figures of all.
 
-Two machines run parts of one campaign (--tasks, --methods); then one takes the other's records and timings. A run that
-both have must be the same in both."""
+Two machines can run parts of one campaign (--tasks, --methods); then one adds the other's records and timings. A run
+that both have must be the same in both."""
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from quell.runs.find import run_folders, standing
 from quell.terminal.numbers import size
 from quell.terminal.streams import tell
 
-DESCRIPTION = """Write one HTML page that opens offline: final returns with intervals and verdicts, learning curves to
-switch, zoom and hover, tables beside the paper's numbers, variance measurements, settings and films. Runs that differ
-in their seed alone are averaged, all others are named by what differs. PATHS are run folders, folders with runs, all
-of which are shown and the newest named, or folders with results of `quell paper` and `quell variance`."""
+DESCRIPTION = """Write one HTML page that opens offline: final returns with intervals and verdicts, interactive learning
+curves, tables with the paper's numbers, variance measurements, settings and films. Runs that differ only in their seed
+are averaged; others are named by the settings that differ. PATHS are run folders, folders with runs (all are shown, and
+the newest is named), or folders with results of `quell paper` and `quell variance`."""
 
 
 @dataclass(frozen=True)

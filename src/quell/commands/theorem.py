@@ -84,7 +84,7 @@ def _show(rows: list[dict[str, float]], *, simulated: bool) -> None:
     tell("rho_0: from this rho on, CV beats ORTHO")
     if simulated:
         far = sum(abs(row["worst_z"]) > 3 for row in rows)
-        tell(f"worst z: simulated less exact, in standard errors; beyond 3 in {far} of {len(rows)} rows")
+        tell(f"worst z: simulated minus exact, in standard errors; beyond 3 in {far} of {len(rows)} rows")
 
 
 def worst_z(row: dict[str, float]) -> float:

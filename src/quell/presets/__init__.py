@@ -135,7 +135,7 @@ def _ppo_of_the_paper() -> dict[str, Method]:
     table = {}
     for switches in itertools.chain.from_iterable(itertools.combinations("sam", size) for size in range(4)):
         words = " and ".join({"s": "observation", "a": "advantage"}[letter] for letter in switches if letter in "sa")
-        parts = ["the paper's: clipped surrogate", *([f"{words} normalisation"] if words else [])]
+        parts = ["the paper's PPO: clipped surrogate", *([f"{words} normalisation"] if words else [])]
         table["+".join(["ppo-paper", *switches])] = Method(
             ", ".join([*parts, "10 updates per batch"] if "m" in switches else parts),
             "policy-gradients",

@@ -21,13 +21,13 @@ from quell.terminal.tables import show
 
 @dataclass(frozen=True)
 class Arguments:
-    """List the runs in FOLDER, the newest first: how far each is, what its last evaluation found, and its state.
+    """List the runs in FOLDER, the newest first: how far each is, the score of its last evaluation, and its state.
     The runs of `--seeds` and of a sweep share a line; `quell list runs` with their folder lists them one by one."""
 
     folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="[FOLDER]")] = Path("runs")
-    """Where to look, however deep."""
+    """Folder to search, with all its subfolders."""
     newest: int = 30
-    """How many lines at most."""
+    """Maximum number of lines."""
 
 
 def main(arguments: list[str]) -> int:
