@@ -72,7 +72,8 @@ def test_every_method_trains(method: str, tmp_path: Path) -> None:
         steps = 2 * result.config.estimator.needs.updates * result.config.step.lr
         assert 0.2 * steps < moved.max() < 1.1 * steps, "every step of Adam's is about the learning rate at first"
     elif isinstance(result.config.step, Natural):
-        ratios = [row["update/kl"] / result.config.step.kl for row in result.history]
+        rows = [row for row in result.history if row.get("update/es", 0) < 1]  # else it is Adam's step alone
+        ratios = [row["update/kl"] / result.config.step.kl for row in rows]
         assert min(ratios) > 0.1, ratios
         assert max(ratios) <= 1.5, "a step is shortened until its divergence is at most half as much again"
     assert (moved > 0).mean() > 0.5

@@ -47,10 +47,6 @@ class Fisher(Gaussian):
     def needs_metric(self) -> bool:
         return True
 
-    METRICS: ClassVar[dict[str, str]] = {
-        "perturbation/nats": "Mean KL between the perturbed and the plain policy that sigma follows from.",
-    }
-
     def prepare(self, metric: Metric | None, weight: Weight = alone) -> Shape | None:
         if metric is None or (metric.xp is np and not metric.known):
             return None

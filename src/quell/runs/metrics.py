@@ -41,6 +41,7 @@ METRICS: dict[str, str] = {
     "update/shortened": "How often a natural step was shortened to keep its KL divergence, or to improve a surrogate.",
     "update/share": "Share of a step's usual length that was taken. It is below 1 if all episodes earned the same and "
     "the most so far, and their advantages are smaller than in batches whose returns differ.",
+    "perturbation/nats": "Mean KL between the perturbed and the plain policy, from which sigma follows (`--nats`).",
     "action_std": "Mean standard deviation of the policy's actions (0 if deterministic).",
     "learning_rate": "Learning rate in use.",
     "variance/es": "Estimated variance of plain ES on this batch, on the same directions, in the metric in which "
