@@ -54,8 +54,9 @@ def test_without_discount_it_is_the_reward_to_go_less_the_value() -> None:
     np.testing.assert_allclose(got, np.where(running, reward_to_go(rewards, [1.0])[0] - values, 0.0), atol=1e-12)
 
 
-def test_a_discounted_sum_runs_backwards() -> None:
-    np.testing.assert_allclose(discounted_sum(np, np.array([1.0, 2.0, 4.0]), 0.5), [3.0, 4.0, 4.0])
+@pytest.mark.parametrize("xp", [np, jnp], ids=["numpy", "jax"])
+def test_a_discounted_sum_runs_backwards(xp: Any) -> None:
+    np.testing.assert_allclose(discounted_sum(xp, xp.array([1.0, 2.0, 4.0]), 0.5), [3.0, 4.0, 4.0])
 
 
 @pytest.mark.parametrize(("pairs", "steps"), [(1, 40), (12, 40), (40, 7)])

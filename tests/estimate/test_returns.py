@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,12 +24,14 @@ from quell.estimate.returns import (
 RNG = np.random.default_rng(0)
 
 
-def test_reward_to_go_is_its_definition() -> None:
-    rewards = RNG.standard_normal((3, 7))
-    for k, gamma in enumerate(gammas := [1.0, 0.9, 0.5]):
+@pytest.mark.parametrize("xp", [np, jnp], ids=["numpy", "jax"])
+def test_reward_to_go_is_its_definition(xp: Any) -> None:
+    rewards, gammas = RNG.standard_normal((3, 7)), [1.0, 0.9, 0.5]
+    found = np.asarray(reward_to_go(xp.asarray(rewards), gammas))
+    for k, gamma in enumerate(gammas):
         for t in range(7):
             direct = sum(gamma ** (s - t) * rewards[:, s] for s in range(t, 7))
-            assert reward_to_go(rewards, gammas)[k, :, t] == pytest.approx(direct)
+            assert found[k, :, t] == pytest.approx(direct, abs=1e-12 if xp is np else 1e-5)
 
 
 def test_mean_of_others_is_the_mean_of_the_others_still_running() -> None:

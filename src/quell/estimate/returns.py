@@ -19,7 +19,8 @@ def reward_to_go(rewards: Array, gammas: Sequence[float]) -> Array:
     prints the sum without gamma^{t'-t}; then the control variate does not have mean zero."""
     xp = namespace(rewards)
     if xp is not np:
-        return xp.stack([discounted_sum(xp, rewards, gamma) for gamma in gammas])
+        decay = xp.asarray(gammas, np.float32)[:, None, None]
+        return discounted_sum(xp, xp.broadcast_to(rewards, (len(gammas), *rewards.shape)), decay)
     gamma = np.asarray(gammas, np.float64)[:, None]
     by_time = np.ascontiguousarray(rewards.T, np.float64)
     togo = np.empty((len(by_time), len(gamma), len(rewards)))
@@ -32,21 +33,27 @@ def reward_to_go(rewards: Array, gammas: Sequence[float]) -> Array:
 
 
 def discounted_sum(xp: Any, values: Any, decay: Any) -> Any:
-    """y_t = x_t + decay y_{t+1} along the last axis."""
-    if xp is np:
-        # Sums of 1, 2, 4, ... steps: few operations on whole arrays. SciPy's filter takes a second to import.
-        found, reach = np.array(values, np.float64), 1
-        while reach < found.shape[-1]:
+    """y_t = x_t + decay y_{t+1} along the last axis; `decay` is a number, or an array beside the values.
+
+    Sums of 1, 2, 4, ... steps: few operations on whole arrays. SciPy's filter takes a second to import, and JAX's
+    associative scan is many more instructions to compile.
+    """
+    found, reach = np.array(values, np.float64) if xp is np else values, 1
+    while reach < found.shape[-1]:
+        if xp is np:
             found[..., :-reach] += decay * found[..., reach:]
-            decay, reach = decay * decay, 2 * reach
-        return found
+        else:
+            found = found + decay * _moved(found, reach)
+        decay, reach = decay * decay, 2 * reach
+    return found
+
+
+def _moved(values: Any, steps: int) -> Any:
+    """JAX's values of so many steps later; 0 behind the end."""
     import jax
 
-    def combine(later: Any, earlier: Any) -> Any:
-        return earlier[0] * later[0], earlier[1] + earlier[0] * later[1]
-
-    pairs = (xp.full_like(values, decay), values)
-    return jax.lax.associative_scan(combine, pairs, reverse=True, axis=values.ndim - 1)[1]
+    still = [(0, 0, 0)] * (values.ndim - 1)
+    return jax.lax.pad(values, np.zeros((), values.dtype), [*still, (-steps, steps, 0)])
 
 
 def discounts(xp: Any, gamma: Any, steps: int) -> Array:
