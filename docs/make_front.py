@@ -25,6 +25,8 @@ sys.path.append(str(ROOT / "benchmarks"))
 from peers import OUT as PEERS  # noqa: E402
 from peers import curves  # noqa: E402
 from peers import read as read_peers  # noqa: E402
+from regimes import RESULTS as REGIMES  # noqa: E402
+from regimes import cells, enough, mapped, share  # noqa: E402
 from seconds import OUT as SECONDS  # noqa: E402
 from seconds import TARGETS, groups, reached  # noqa: E402
 from seconds import read as read_seconds  # noqa: E402
@@ -84,6 +86,20 @@ def ties(found: Grid) -> str:
     )
 
 
+def late() -> str:
+    """What mixed-cv reaches beside ES and the policy gradient, over the cells of the map."""
+    found = enough(mapped(cells(read_group(REGIMES))))
+    delayed = {cell: of for cell, of in found.items() if cell[2] > 1}
+    own, theirs = ({str(cell): of[name] for cell, of in delayed.items()} for name in ("cv", "pg"))
+    return (
+        "* **Perturbation pays where rewards come late.** `--method mixed-cv` weighs ES and the policy gradient by their "
+        f"measured noise. Over {len(found)} combinations of task, policy and delay, all with the same settings, it earns "
+        f"{share(found):.2f} of what the better of the two earns. Where rewards come late, it ends above the policy gradient "
+        f"with probability {probability_of_improvement(own, theirs):.2f} ([the map, and where it loses]"
+        "(docs/es-or-policy-gradient.md#the-map))."
+    )
+
+
 def speed() -> str:
     """Seconds from the shell to a score: of each method the median, and of the default the range."""
     ours = {(task, target, method): runs for task, target, method, runs in groups(read_seconds(SECONDS))}
@@ -121,6 +137,7 @@ def parts() -> dict[str, Callable[[], str]]:
     return {
         "table": lambda: f"{table(found)}\n\n{seeds(found)}",
         "ties": lambda: ties(found),
+        "late": late,
         "speed": speed,
     }
 
