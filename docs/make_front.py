@@ -61,9 +61,9 @@ def seeds(found: Grid) -> str:
     assert told == list(range(len(told)))
     assert len(episodes) == 1
     return (
-        f"{budget:,} steps, seeds {told[0]} to {told[-1]}: mean ± standard deviation of the final policy "
-        f"on {episodes.pop()} fresh episodes. Tuned on seeds from 100 up, but these decided which settings were "
-        "looked at again: scores are somewhat too good. Bold: the best, and all that cannot be distinguished from it."
+        f"{budget:,} steps, seeds {told[0]} to {told[-1]}, {episodes.pop()} fresh episodes of each final policy: "
+        "mean ± standard deviation. These seeds influenced the tuning, so scores are too good. Bold: the best, "
+        "and all that cannot be distinguished from it."
     )
 
 
@@ -92,11 +92,11 @@ def late() -> str:
     delayed = {cell: of for cell, of in found.items() if cell[2] > 1}
     own, theirs = ({str(cell): of[name] for cell, of in delayed.items()} for name in ("cv", "pg"))
     return (
-        "* **Perturbation pays where rewards come late.** `--method mixed-cv` weighs ES and the policy gradient by their "
-        f"measured noise. Over {len(found)} combinations of task, policy and delay, all with the same settings, it earns "
-        f"{share(found):.2f} of what the better of the two earns. Where rewards come late, it ends above the policy gradient "
-        f"with probability {probability_of_improvement(own, theirs):.2f} ([the map, and where it loses]"
-        "(docs/es-or-policy-gradient.md#the-map))."
+        "* **Perturbation pays where rewards come late.** `--method mixed-cv` weighs ES and the policy gradient by "
+        f"what they are worth. Over {len(found)} combinations of task, policy and delay, with the same settings, it "
+        f"earns {share(found):.2f} of the better of the two; with late rewards it ends above the policy gradient with "
+        f"{probability_of_improvement(own, theirs):.2f} "
+        "([the map, and where it loses](docs/es-or-policy-gradient.md#the-map))."
     )
 
 
@@ -115,9 +115,9 @@ def speed() -> str:
     counts = [[len(runs) for (_, _, method), runs in ours.items() if method == name] for name in TIMED]
     own, other = min(counts[0]), min(itertools.chain.from_iterable(counts[1:]), default=0)
     told = (
-        f"Two cores. Medians of {own} fresh seeds, of the other methods {other}. -: not reached; empty: not run. "
-        "Stable-Baselines3's PPO has RL Zoo's settings: steps to the score of one run, divided by its speed here "
-        "([how measured](results/seconds/README.md))."
+        f"Two cores, medians of fresh seeds: {own} of the default, {other} of the others, "
+        f"{len(next(iter(theirs.values())))} of Stable-Baselines3's PPO with RL Zoo's settings. "
+        "-: not reached; empty: not run ([how measured](results/seconds/README.md))."
     )
     return "\n".join([*markdown_lines(heads, rows), "", told])
 
