@@ -316,6 +316,22 @@ def peers() -> str:
     return table([*heads, "times as long"], rows)
 
 
+def growth(what: str) -> str:
+    """Steps per second as one thing about a run grows: ES, the default, and the default's share of ES."""
+    rows = []
+    for name, one in facts("throughput/growth.json")["steps_per_second"][what].items():
+        both = [f"{one[method]:,}" if method in one else "" for method in ("es", "natural-cv")]
+        rows.append([name, *both, f"{one['natural-cv'] / one['es']:.2f}" if "natural-cv" in one else ""])
+    return table([what, "ES, steps/s", "default, steps/s", "share"], rows)
+
+
+def es_peers() -> str:
+    """Steps per second of ES beside other libraries'."""
+    from es_peers import table as raced
+
+    return str(raced(facts("throughput/es-peers.json")["steps_per_second"]))
+
+
 def device(what: str) -> str:
     """The device engine on a GPU: parity with C MuJoCo, rates of iterations, seconds of compiling."""
     if what == "parity":
@@ -360,6 +376,7 @@ PARTS: dict[str, Callable[..., str]] = {
     **{part.__name__: part for part in (contents, natural, shaped, size, normalisation, clock, since, bits)},
     **{part.__name__: part for part in (physics, soak, model, strategies, trials)},
     **{part.__name__: part for part in (regimes, advised, law, runs, untrained, habits, seconds, peers, device)},
+    **{part.__name__: part for part in (growth, es_peers)},
 }
 
 
