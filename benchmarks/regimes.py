@@ -74,7 +74,6 @@ ES_ON: dict[tuple[str, str], Settings] = {
     ("dm-cartpole-swingup", "linear"): {**NORMALISED, **SMALL, "policy.init_std": 0.14},
     ("dm-cheetah-run", "2x32"): {**NORMALISED, **SMALL, "policy.init_std": 0.14},
     ("dm-cartpole-swingup", "2x32"): {**NORMALISED, **SMALL, "policy.init_std": 0.37},
-    ("swimmer", "2x32"): {**NORMALISED, **SMALL, "policy.init_std": 0.14},
 }
 """(task, policy) -> what did better there than ES's preset."""
 VARIANTS: dict[str, Settings] = {
