@@ -110,14 +110,17 @@ def speed() -> str:
     rows = []
     for task, target in dict.fromkeys((task, target) for task, target, _ in ours if task in RACED):
         runs = [[run["curve"] for run in ours.get((task, target, method), [])] for method in TIMED]
-        rows.append([f"`{task}` {target:g}", *(took(one, target) for one in [*runs, theirs.get(task, [])])])
+        other = theirs.get(task, [])  # its runs were stopped early
+        beyond = f"over {max(run[-1][0] for run in other):.0f}" if other else ""
+        cells = [*(took(one, target) for one in runs), took(other, target).replace("-", beyond)]
+        rows.append([f"`{task}` {target:g}", *cells])
     heads = ["seconds from the shell to", *(METHODS[method] for method in TIMED), "SB3's PPO"]
-    counts = [[len(runs) for (_, _, method), runs in ours.items() if method == name] for name in TIMED]
-    own, other = min(counts[0]), min(itertools.chain.from_iterable(counts[1:]), default=0)
+    raced = [(method, len(runs)) for (task, _, method), runs in ours.items() if task in RACED]
+    counts = [[count for method, count in raced if method == name] for name in TIMED]
+    own, few = min(counts[0]), max(itertools.chain.from_iterable(counts[1:]), default=0)
     told = (
-        f"Two cores, medians of fresh seeds: {own} of the default, {other} of the others, "
-        f"{len(next(iter(theirs.values())))} of Stable-Baselines3's PPO with RL Zoo's settings. "
-        "-: not reached; empty: not run ([how measured](results/seconds/README.md))."
+        f"Two idle cores, medians of fresh seeds: {own} of the default, {few} or fewer of the others. SB3 has "
+        "RL Zoo's settings. -: not within a million steps ([how measured](results/seconds/README.md))."
     )
     return "\n".join([*markdown_lines(heads, rows), "", told])
 
