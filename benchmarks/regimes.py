@@ -247,9 +247,9 @@ def pooled(records: Sequence[Record]) -> str:
     whole = enough(mapped(cells(records)))
     lines = ["| cells | how many | P(CV above ES) | P(CV above PG) | P(CV above the better) | CV over the better |"]
     lines += ["|---|---|---|---|---|---|"]
-    kinds = {"all": whole} | {
-        f"delay {delay}": {cell: of for cell, of in whole.items() if cell[2] == delay} for delay in DELAYS
-    }
+    kinds = {"all": whole}
+    kinds |= {policy: {cell: of for cell, of in whole.items() if cell[1] == policy} for policy in POLICIES}
+    kinds |= {f"delay {delay}": {cell: of for cell, of in whole.items() if cell[2] == delay} for delay in DELAYS}
     for name, chosen in kinds.items():
         if not chosen:
             continue
