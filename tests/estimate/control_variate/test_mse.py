@@ -212,7 +212,7 @@ def test_a_run_is_the_same_after_a_stop(tmp_path: Any, in_process: None) -> None
     [
         ({"directions": Fisher(least=0.01)}, "coefficients='mse'"),
         ({"directions": Fisher(least=0.5), "estimator.coefficients": "mse"}, "must be no more than"),
-        ({"mean_actions": True}, "has no policy gradient"),
+        ({"mean_actions": True}, "there is no policy gradient"),
     ],
 )
 def test_a_size_by_worth_that_nothing_reads_is_refused(settings: dict[str, Any], said: str) -> None:
