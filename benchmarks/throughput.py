@@ -181,7 +181,7 @@ def beside_others(arguments: Arguments, trainers: dict[str, Any]) -> None:
     workers = arguments.workers
     limit, stop_limit = open_loop(workers, recorded_actions(trainers["cv"]))
     runs: dict[str, Callable[[], Any]] = {"open loop": limit, "EnvPool": envpool_loop(workers)}
-    runs |= {name: iterations(trainer) for name, trainer in trainers.items()}
+    runs |= {name: iterations(trainer, count=1) for name, trainer in trainers.items()}
     times: dict[str, list[float]] = {name: [] for name in runs}
     for round_number in range(arguments.rounds + 2):
         for name, run in runs.items():

@@ -229,13 +229,14 @@ class TestSpeed:
         facts = json.loads((RESULTS / "throughput/halfcheetah.json").read_text())
         says("docs/guarantees.md", "iteration on halfcheetah at", [facts["ratios"]["es / open loop"]])
         times = [
-            1e3 * median(facts["seconds"][row]) for row in ("open loop", "es", "cv", "cv+gamma", "auto", "EnvPool")
+            1e3 * median(facts["seconds"][row])
+            for row in ("open loop", "es", "cv", "cv+gamma", "natural-cv", "EnvPool")
         ]
         text = page("results/throughput/README.md")
         found = re.findall(r"(\d+) ms", text.partition("physics alone (the same")[2])[:6]
         check(" ".join(found), times)
-        names = ("cv time / es time", "cv+gamma time / es time", "auto time / es time")
-        says("results/throughput/README.md", "times EnvPool, and CV costs", [facts["ratios"][name] for name in names])
+        names = ("cv time / es time", "cv+gamma time / es time", "natural-cv time / es time")
+        says("results/throughput/README.md", "times EnvPool, CV costs", [facts["ratios"][name] for name in names])
 
     def test_against_envpool(self) -> None:
         files = list(json.loads((RESULTS / "throughput/tasks.json").read_text()).values())
