@@ -163,17 +163,18 @@ def child(case: Run) -> None:
 class Looks:
     """Plays a policy's mean actions in fresh episodes, in processes of its own."""
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: Any, episodes: int = EPISODES, workers: int | None = None) -> None:
         from quell.rollout.cpu import Cpu
         from quell.training.iteration import Trainer
 
-        self._trainer = Trainer(dataclasses.replace(config, eval_episodes=EPISODES), Cpu())
+        self._episodes = episodes
+        self._trainer = Trainer(dataclasses.replace(config, eval_episodes=episodes), Cpu(workers=workers))
 
     def score(self, state: Any, number: int) -> float:
         from quell.keys import Stream
         from quell.types import Episodes
 
-        episodes = Episodes.unperturbed(number, EPISODES, Stream.FRESH, mean_action=True)
+        episodes = Episodes.unperturbed(number, self._episodes, Stream.FRESH, mean_action=True)
         normaliser = state.obs if self._trainer.config.normalise_obs else None
         return round(float(self._trainer.engine.rollout(state.theta, episodes, normaliser).returns.mean()), 1)
 
