@@ -128,7 +128,7 @@ def table(rows: Iterable[Run]) -> str:
         groups.setdefault((row["task"], row["method"] + (f", {changed}" if changed else ""), row["horizon"]), []).append(row)
     for (task, method, horizon), runs in sorted(groups.items()):
         found = []
-        for target in TARGETS[task]:
+        for target in TARGETS.get(task, ()):
             steps = [reached(run["curve"], target) or math.inf for run in runs]
             middle, there = statistics.median(steps), sum(one < math.inf for one in steps)
             found.append(f"{target:g}: {f'{middle:,.0f}' if middle < math.inf else '–'} ({there})")
