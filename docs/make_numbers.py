@@ -1,7 +1,8 @@
 """Tables and numbers of the pages, made of the records in results/: python docs/make_numbers.py
 
 `marks.py` says how a page marks them. A new one is a function in PARTS; whatever follows its name in a mark is given to
-it. README's parts are those of make_front.py, the paper's those of paper_numbers.py.
+it. README's parts are those of make_front.py, the paper's those of paper_numbers.py, the device engine's those of
+device_numbers.py.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+import device_numbers
 import paper_numbers
 from marks import fill
 
@@ -332,50 +334,13 @@ def es_peers() -> str:
     return str(raced(facts("throughput/es-peers.json")["steps_per_second"]))
 
 
-def device(what: str) -> str:
-    """The device engine on a GPU: parity with C MuJoCo, rates of iterations, seconds of compiling."""
-    if what == "parity":
-        rows = [_parity(name, one) for name, one in facts("device/parity-jax-h200.json")["tasks"].items()]
-        heads = ["task", *(f"{kind}, {n}" for kind in ("joints", "observations") for n in (1, 10, 50))]
-        return table([*heads, "return in C", "on MJX", "difference, 95%"], rows)
-    found = facts("device/h200.json")
-    if what == "rates":
-        groups: dict[tuple[str, str, int], dict[str, Any]] = {}
-        for row in found["rates"] + facts("device/rates-32768-h200.json")["rows"]:
-            groups.setdefault((row["task"], row["impl"], row["members"]), {})[row["row"]] = row
-        rows = []
-        for (task, impl, members), of in sorted(groups.items()):
-            shares = [f"{of[name]['share']:.2f}" if name in of else "" for name in ("es", "cv", "default")]
-            rows.append([task, impl, f"{members:,}", f"{of['raw']['rate']:,.0f}", *shares])
-        return table(["task", "physics", "members", "raw rollout, steps/s", "ES", "CV", "default"], rows)
-    if what == "seconds":
-        curve = facts("device/seconds-halfcheetah-h200.json")["curve"]
-        begun, rows = curve[0]["seconds"], []
-        for target in (3000, 4000, 5000):
-            one = next(point for point in curve if point["score"] >= target)
-            rows.append([f"{target}", f"{one['seconds']:.0f}", f"{one['seconds'] - begun:.0f}", f"{one['steps']:,}"])
-        return table(["score", "seconds from the start", "behind the first iteration", "steps"], rows)
-    if what == "compiling":
-        rows = [[f"{one['members']:,}", one["row"], f"{one['seconds']:.0f}"] for one in found["compiling"]]
-        return table(["members", "program", "seconds"], rows)
-    rows = [[one["env"], f"{one['members']:,}", one["library"], f"{one['rate']:,}"] for one in found["peers"]]
-    return table(["environment", "members", "library", "steps/s"], rows)
-
-
-def _parity(name: str, one: dict[str, Any]) -> list[str]:
-    after, returned = one["stepped"]["after"], one["returned"]
-    apart = [f"{at[kind]:.0e}" for kind in ("qpos", "obs") for at in after.values()]
-    means = [score(sum(returned[side]) / len(returned[side])) for side in ("c", "mjx")]
-    gap, low, high = returned["difference"]
-    return [f"`{name}`", *apart, *means, f"{gap:+.1f} [{low:.1f}, {high:.1f}]"]
-
-
 PARTS: dict[str, Callable[..., str]] = {
     **{part.__name__: part for part in (above, reached, mean, seeds, left, slower)},
     **paper_numbers.PARTS,
     **{part.__name__: part for part in (contents, natural, shaped, size, normalisation, clock, since, bits)},
     **{part.__name__: part for part in (physics, soak, model, strategies, trials)},
-    **{part.__name__: part for part in (regimes, advised, law, runs, untrained, habits, seconds, peers, device)},
+    **{part.__name__: part for part in (regimes, advised, law, runs, untrained, habits, seconds, peers)},
+    **device_numbers.PARTS,
     **{part.__name__: part for part in (growth, es_peers)},
 }
 
