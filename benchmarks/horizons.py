@@ -124,8 +124,8 @@ def table(rows: Iterable[Run]) -> str:
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     groups: dict[tuple[Any, ...], list[Run]] = {}
     for row in rows:
-        changed = ", ".join(f"{name} {value}" for name, value in row["set"].items())
-        groups.setdefault((row["task"], row["method"] + (f", {changed}" if changed else ""), row["horizon"]), []).append(row)
+        changed = "".join(f", {name} {value}" for name, value in row["set"].items())
+        groups.setdefault((row["task"], row["method"] + changed, row["horizon"]), []).append(row)
     for (task, method, horizon), runs in sorted(groups.items()):
         found = []
         for target in TARGETS.get(task, ()):
