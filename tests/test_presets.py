@@ -96,6 +96,18 @@ def test_numbers_of_a_step_are_for_the_methods_own(method: str, step: str, rate:
     assert make_config("inverted-pendulum", method, overrides={"step": step}).step.lr == rate  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("method", ["natural-cv", "trpo", "ppo"])
+def test_a_preset_cuts_no_episodes_under_other_conditions(method: str) -> None:
+    cut = make_config("halfcheetah", method).train_horizon
+    assert 0 < cut < 1000
+    assert make_config("halfcheetah", method, overrides={"hide": (0,)}).train_horizon == cut
+    for changed in ({"delay": 50}, {"delay": 0}, {"frame_skip": 2}):
+        assert make_config("halfcheetah", method, overrides=changed).train_horizon == 0
+        assert make_config("halfcheetah", method, overrides={**changed, "train_horizon": 70}).train_horizon == 70
+    sources = {one.name: one.source for one in explain("halfcheetah", method, overrides={"delay": 50})}
+    assert sources["train_horizon"].startswith("delay or frame_skip")
+
+
 def test_a_task_without_natural_steps_has_another_default(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert [default_method(task) for task in ("lqr", "lqr-302", "hopper")] == ["es", "es", "natural-cv"]
     assert make_config("lqr").method == "es"

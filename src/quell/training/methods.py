@@ -96,6 +96,9 @@ def _made(
         config = layer(f"method {name}", replace(config, {"normalise_obs": chosen.normalise_obs}))
     config = layer("the step: it looks at no states", _fit(config))
     config = layer(ASKED, replace(_choose(config, asked), asked))
+    if "train_horizon" not in asked and (config.delay != 1 or config.frame_skip):
+        # A preset's cut is so many of the task's own steps, and a late reward would be paid there: sooner than asked.
+        config = layer("delay or frame_skip: episodes are not cut", replace(config, {"train_horizon": 0}))
     sources.update({one: ASKED for one in (full_name(key, flatten(config)) for key in asked) if one})
     return config, {one: source for one, source in sources.items() if one in flatten(config)} | {"task": ASKED}
 
