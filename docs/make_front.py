@@ -116,9 +116,9 @@ def speed() -> str:
     heads = ["seconds from the shell to", *(METHODS[method] for method in TIMED), "SB3's PPO"]
     raced = [(method, len(runs)) for (task, _, method), runs in ours.items() if task in RACED]
     counts = [[count for method, count in raced if method == name] for name in TIMED]
-    own, few = min(counts[0]), max(itertools.chain.from_iterable(counts[1:]), default=0)
+    own, others = min(counts[0]), sorted(itertools.chain.from_iterable(counts[1:])) or [0]
     told = (
-        f"Two idle cores, medians of fresh seeds: {own} of the default, {few} or fewer of the others. SB3 has "
+        f"Two idle cores, medians of fresh seeds: {own} of the default, {others[0]} to {others[-1]} of the others. SB3 has "
         "RL Zoo's settings. -: not within a million steps ([how measured](results/seconds/README.md))."
     )
     return "\n".join([*markdown_lines(heads, rows), "", told])

@@ -327,6 +327,14 @@ def growth(what: str) -> str:
     return table([what, "ES, steps/s", "default, steps/s", "share"], rows)
 
 
+def horizons() -> str:
+    """Scores against steps where training episodes are cut short."""
+    from horizons import OUT, read
+    from horizons import table as compared
+
+    return str(compared(read(OUT)))
+
+
 def es_peers() -> str:
     """Steps per second of ES beside other libraries'."""
     from es_peers import table as raced
@@ -341,7 +349,7 @@ PARTS: dict[str, Callable[..., str]] = {
     **{part.__name__: part for part in (physics, soak, model, strategies, trials)},
     **{part.__name__: part for part in (regimes, advised, law, runs, untrained, habits, seconds, peers)},
     **device_numbers.PARTS,
-    **{part.__name__: part for part in (growth, es_peers)},
+    **{part.__name__: part for part in (growth, es_peers, horizons)},
 }
 
 

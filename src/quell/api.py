@@ -233,7 +233,9 @@ def _onlookers(
         if not isinstance(callback, Callback):
             raise UsageError(f"callbacks are objects of classes derived from quell.Callback, not {callback!r:.80}")
     others = [*find_loggers([log] if isinstance(log, str) else log or ()), *looking]
-    return Display(f"{config.task} {config.combination}", config.steps) if progress else Callback(), others
+    if not progress:
+        return Callback(), others
+    return Display(f"{config.task} {config.combination}", config.steps, cut=config.train_horizon), others
 
 
 def _task_of(config: Config, env: Any, untrusted: Mapping[str, Any]) -> Task:

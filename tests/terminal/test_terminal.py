@@ -65,6 +65,12 @@ def test_plain_lines_now_and_then(clock: list[float], capsys: pytest.CaptureFixt
     assert last.endswith("5,000 steps/s  every episode the same")
 
 
+def test_the_return_of_cut_episodes_says_how_long_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    with Display("halfcheetah cv", 1000, cut=100, plain=True) as display:
+        display.on_iteration(row(1000))
+    assert "return 12.35 of 100 steps  5,000 steps/s" in capsys.readouterr().err
+
+
 def test_the_time_left_does_not_count_compilation(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     """The first two iterations compile: nothing is said until the third, and then by the speed since the second."""
     with Display("hopper cv", 1000, plain=True) as display:

@@ -12,7 +12,7 @@ from quell.errors import UsageError
 from quell.registry import read_whole, whole
 from quell.runs import archive
 from quell.runs.files import as_facts
-from quell.runs.folder import folder_name
+from quell.runs.folder import SAVING, folder_name
 from quell.runs.record import read
 
 STOPPED = 75  # exit code of a run's process that was asked to stop; the run can be continued
@@ -97,7 +97,7 @@ class Job:
 
     def check(self) -> None:
         """Complain if the record of a run with another config lies where this one's goes."""
-        if self.done and (differing := changed(read(self.record).config, self.config)):
+        if self.done and (differing := _differing(self.record, self.config)):
             made = f"{str(self.record)!r} was made with other settings ({', '.join(differing)})"
             raise UsageError(f"{made}; remove it or choose another --out")
 
@@ -136,7 +136,12 @@ def record_path(group: Path, config: Config, column: str = "") -> Path:
 
 def _is_of(path: Path, config: Config) -> bool:
     """Whether a record was made with a config."""
-    return not changed(read(path).config, config)
+    return not _differing(path, config)
+
+
+def _differing(path: Path, config: Config) -> list[str]:
+    """Settings that a record was made with other values of; how often it was looked at changes no run."""
+    return [name for name in changed(read(path).config, config) if name not in SAVING]
 
 
 def read_timings(path: Path) -> list[dict[str, Any]]:

@@ -33,6 +33,8 @@ STEPS = ("1e6", "dm-quadruped-escape=3e5", "humanoid=3e5")
 EPISODES = ("20", "dm-quadruped-walk=100")
 """All final policies begin in the same positions, which more seeds do not average out; a quadruped that lands on its
 feet may earn six times what it does on its back."""
+EVALUATED = 25
+"""Iterations between the evaluations of a run whose training episodes are cut."""
 PEERS = {
     "RL Zoo PPO, 1e6": {"halfcheetah": "5819", "hopper": "2410", "walker2d": "3479", "swimmer": "282", "ant": "1327"},
     "RL Zoo ARS, 2e6 to 7.5e7": {
@@ -96,6 +98,8 @@ def _train(parsed: Arguments) -> int:
                 config = make_config(
                     task, method, "tuned", {"seed": seed, "steps": budget.of(task, 0), "eval_every": 0}
                 )
+                if config.train_horizon:  # what its training episodes earn is no curve beside the others'
+                    config = replace(config, eval_every=EVALUATED)
                 record, shown = record_path(parsed.out, config), episodes.get(task, episodes[""])
                 jobs.append(Job(config.validate(), parsed.runs, record, shown))
     for job in jobs:

@@ -67,7 +67,8 @@ def curve_panels(
     seconds: Seconds | None = None,
     columns: int = 4,
 ) -> None:
-    """One panel per title: return while training, mean and standard deviation over seeds.
+    """One panel per title: return while training, mean and standard deviation over seeds; of evaluations, where training
+    episodes are cut.
 
     `within_reach`: what falls far below where it started leaves the panel, so that the rest can be seen.
     `seconds`: drawn against time then, where that is known; a task of which it is not known has no panel.
@@ -138,14 +139,18 @@ def _panel(axes: Any, panel: Panel, used: Mapping[str, Look], paces: Mapping[str
     """`paces`: method -> what a step counts on the axis below; others are not drawn."""
     starts, highest = [], []
     for method, runs in panel.items():
-        steps, returns = on_common_steps([run.series("return") for run in runs])
+        steps, returns = on_common_steps([run.series("evaluation" if _evaluated(run) else "return") for run in runs])
         if len(steps) and method in paces:
             draw_band(axes, steps * paces[method], returns, used[method], ranks=np.abs(returns).max() > WILD)
             starts.append(returns[:, 0].min())
             highest.append(returns.max())
     if all(run.flat for runs in panel.values() for run in runs):
         axes.text(0.5, 0.7, "no reward was seen", transform=axes.transAxes, ha="center", fontsize=8)
-    cuts = {name: runs[0].config.train_horizon for name, runs in panel.items() if runs and runs[0].config.train_horizon}
+    cuts = {
+        name: runs[0].config.train_horizon
+        for name, runs in panel.items()
+        if runs and runs[0].config.train_horizon and not _evaluated(runs[0])
+    }
     if 0 < len(cuts) < len(panel):  # their returns are of fewer steps than the others'
         note = "episodes cut after\n" + ", ".join(f"{title(name)} {steps}" for name, steps in cuts.items())
         axes.text(0.98, 0.03, note, transform=axes.transAxes, ha="right", fontsize=6)
@@ -155,6 +160,11 @@ def _panel(axes: Any, panel: Panel, used: Mapping[str, Look], paces: Mapping[str
     elif within_reach and starts:
         span = max(highest) - min(starts)
         axes.set_ylim(max(bottom, min(starts) - span / 3), min(top, max(highest) + span / 20))
+
+
+def _evaluated(run: Record) -> bool:
+    """Whether a run's evaluations are its curve: its training episodes are cut, and earn less than whole ones."""
+    return bool(run.config.train_horizon) and any(value is not None for value in run.curve.get("evaluation", ()))
 
 
 def _powers(axes: Any) -> None:

@@ -27,8 +27,10 @@ class Display(Callback):
     SIGINT, SIGTERM and SIGHUP ask the run to stop after the current iteration; a second one interrupts at once.
     """
 
-    def __init__(self, title: str, budget: int, *, plain: bool | None = None) -> None:
+    def __init__(self, title: str, budget: int, *, cut: int = 0, plain: bool | None = None) -> None:
+        """`cut`: steps after which episodes of training end, if not where the task says; evaluations never do."""
         self.title, self.budget = title, budget
+        self._cut = f" of {cut} steps" if cut else ""
         self.signal = 0
         """The number of the signal that asked to stop, if one did."""
         self.plain = not Steady(sys.stderr).isatty() if plain is None else plain
@@ -93,7 +95,7 @@ class Display(Callback):
         return [f"ETA {clock(max(0.0, self.budget - steps) * (now - begun) / max(steps - first, 1.0))}"]
 
     def _facts(self, row: dict[str, Any]) -> list[str]:
-        parts = [f"return {row['return/mean']:.4g}"]
+        parts = [f"return {row['return/mean']:.4g}{self._cut}"]
         if self._eval is not None:
             parts.append(f"eval {self._eval:.4g}")
         parts.append(f"{row['speed']:,.0f} steps/s")
