@@ -75,7 +75,7 @@ def config(task: str, variant: str, seed: int, steps: int) -> Config:
     unread = {"step.kl"} if "adam" in variant else set()
     unread |= {"directions.sigma"} if method == "trpo" else set()
     earlier = AS_IT_WAS if task in ENDING_EARLY and method != "es" else {}
-    base = {"seed": seed, "steps": steps, "eval_every": 0}
+    base = {"seed": seed, "steps": steps, "eval_every": 0, "train_horizon": 0}  # presets came to cut episodes later
     base |= {name: value for name, value in earlier.items() if name not in unread}
     return make_config(task, method, "tuned", {**base, **different})
 

@@ -25,7 +25,7 @@ from typing import Any
 import tyro
 from against import FIXED, START, iterations, make_trainer, race, ratio, serve
 
-FILLED = {"pairs": 2, "batch_steps": 4000}
+FILLED = {"pairs": 2, "batch_steps": 4000, "train_horizon": 0}
 ROWS: dict[str, tuple[str, str, dict[str, Any], str]] = {
     "es": ("es", "paper", {}, "es"),
     "cv": ("cv", "paper", FIXED, "es"),

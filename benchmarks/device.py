@@ -137,7 +137,8 @@ def rates(asked: Rates) -> Iterator[dict[str, Any]]:
 def measured(asked: Rates, task: str, impl: str, members: int) -> list[dict[str, Any]]:
     """The rows of one task, backend and number of members."""
     settings: Any = Device(impl=impl, chunk=asked.chunk)  # type: ignore[arg-type]
-    numbers = {"pairs": members // 2, "batch_steps": 0, "steps": 10**9, "seed": 200, "horizon": asked.horizon}
+    numbers: dict[str, Any] = {"pairs": members // 2, "batch_steps": 0, "steps": 10**9, "seed": 200}
+    numbers |= {"horizon": asked.horizon, "train_horizon": 0}
     configs = {name: make_config(task, ROWS[name][0], ROWS[name][1], numbers) for name in asked.rows}  # type: ignore[arg-type]
     trainers = {name: Trainer(config, settings) for name, config in configs.items()}
     first = next(iter(trainers.values()))
@@ -174,7 +175,8 @@ def measured(asked: Rates, task: str, impl: str, members: int) -> list[dict[str,
 def seeds(asked: Seeds) -> Iterator[dict[str, Any]]:
     """All in one program and one alone take turns; what one after another would do is the rate of the one."""
     settings: Any = Device(impl=asked.impl)  # type: ignore[arg-type]
-    numbers = {"pairs": asked.pairs, "batch_steps": 0, "steps": 10**9, "horizon": asked.horizon}
+    numbers: dict[str, Any] = {"pairs": asked.pairs, "batch_steps": 0, "steps": 10**9}
+    numbers |= {"horizon": asked.horizon, "train_horizon": 0}
     each = [make_config(asked.task, asked.method, "tuned", {**numbers, "seed": 200 + k}) for k in range(asked.seeds)]  # type: ignore[arg-type]
     trainers = [Trainer(config, settings) for config in each]
     states: list[Any] = [trainer.initial_state() for trainer in trainers]

@@ -23,7 +23,7 @@ from quell.training.iteration import Trainer
 from quell.training.methods import make_config
 
 TASK, TURNS, LEAST = "halfcheetah", 3, 0.5  # seconds of a turn, at least
-PLAIN: dict[str, Any] = {"pairs": 8, "batch_steps": 0}
+PLAIN: dict[str, Any] = {"pairs": 8, "batch_steps": 0, "train_horizon": 0}
 Case = tuple[str, int, dict[str, Any]]
 CASES: dict[str, list[Case]] = {
     "workers": [(f"{n}", n, {"pairs": 32}) for n in (1, 2, 4, 8, 16)],

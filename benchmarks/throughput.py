@@ -39,7 +39,7 @@ from against import FIXED, START, iterations, make_trainer, race, serve
 EPISODES, HORIZON = 10, 1000
 KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {
     **{"es": ("es", "paper", {}), "cv": ("cv", "paper", FIXED), "cv+gamma": ("cv", "paper", {})},
-    "natural-cv": ("natural-cv", "tuned", {"batch_steps": 0}),
+    "natural-cv": ("natural-cv", "tuned", {"batch_steps": 0, "train_horizon": 0}),
 }
 """Row -> method, preset, and what is different about it."""
 

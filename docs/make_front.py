@@ -118,8 +118,8 @@ def speed() -> str:
     counts = [[count for method, count in raced if method == name] for name in TIMED]
     own, others = min(counts[0]), sorted(itertools.chain.from_iterable(counts[1:])) or [0]
     told = (
-        f"Two idle cores, medians of fresh seeds: {own} of the default, {others[0]} to {others[-1]} of the others. SB3 has "
-        "RL Zoo's settings. -: not within a million steps ([how measured](results/seconds/README.md))."
+        f"Two idle cores, medians of fresh seeds: {own} of the default, {others[0]} to {others[-1]} of the others. "
+        "SB3 has RL Zoo's settings. -: not within a million steps ([how measured](results/seconds/README.md))."
     )
     return "\n".join([*markdown_lines(heads, rows), "", told])
 

@@ -67,8 +67,8 @@ def curve_panels(
     seconds: Seconds | None = None,
     columns: int = 4,
 ) -> None:
-    """One panel per title: return while training, mean and standard deviation over seeds; of evaluations, where training
-    episodes are cut.
+    """One panel per title: return while training, mean and standard deviation over seeds. Where training episodes are
+    cut, evaluations are drawn.
 
     `within_reach`: what falls far below where it started leaves the panel, so that the rest can be seen.
     `seconds`: drawn against time then, where that is known; a task of which it is not known has no panel.

@@ -200,7 +200,7 @@ def advise(
     started, seed = time.perf_counter(), registry.whole("seed", seed)
     if nats <= 0:
         raise UsageError(f"`nats={nats}` must be greater than 0")
-    own = {"pairs": BATCH, **(settings or {})}
+    own = {"pairs": BATCH, "train_horizon": 0, **(settings or {})}  # what whole episodes earn
     named = task if isinstance(task, str) else tasks.from_given(task, own.get("horizon"))
     point = find_point(named, at, method="natural-cv", preset="tuned", seed=seed, settings=own, trust_files=trust_files)
     if point.policy.own:
