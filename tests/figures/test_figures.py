@@ -182,7 +182,7 @@ def test_against_seconds_only_what_was_timed_has_a_panel(drawn: list[Any], tmp_p
 def test_a_panel_says_whose_episodes_were_cut(tmp_path: Path, drawn: list[Any]) -> None:
     """Where some methods' were and some were not, whose returns cannot be compared."""
     plain, cut = made_up("swimmer", "es", 0, 100), made_up("swimmer", "cv", 0, 25, train_horizon=250)
-    cut = replace(cut, curve={**cut.curve, "evaluation": [None] * 4})
+    cut = replace(cut, curve={**cut.curve, "evaluation": [None, None, None, 30.0]})  # the final one is always there
     curve_panels({"a": {"es": [plain], "cv": [cut]}, "b": {"es": [plain]}, "c": {"cv": [cut]}}, tmp_path / "a.png")
     said = [[text.get_text() for text in axes.texts] for axes in drawn[0].axes[:3]]
     assert said == [["episodes cut after\nCV 250"], [], []]

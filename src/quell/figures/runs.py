@@ -164,7 +164,7 @@ def _panel(axes: Any, panel: Panel, used: Mapping[str, Look], paces: Mapping[str
 
 def _evaluated(run: Record) -> bool:
     """Whether a run's evaluations are its curve: its training episodes are cut, and earn less than whole ones."""
-    return bool(run.config.train_horizon) and any(value is not None for value in run.curve.get("evaluation", ()))
+    return bool(run.config.train_horizon) and sum(value is not None for value in run.curve.get("evaluation", ())) > 1
 
 
 def _powers(axes: Any) -> None:
