@@ -26,15 +26,15 @@ OLD_NAMES = {
     ("cv", CUSTOM): 246,
     ("cv", "cv"): 109,
     ("cv", "es"): 76,
-    ("cv", "natural-cv"): 804,
+    ("cv", "natural-cv"): 794,
     ("es", "es"): 703,
     ("gcmc", "gcmc"): 70,
     ("ortho", "ortho"): 70,
     ("pg", "pg"): 73,
-    ("ppo", "ppo"): 561,
+    ("ppo", "ppo"): 551,
     ("qmc", "qmc"): 70,
     ("trpo", CUSTOM): 86,
-    ("trpo", "trpo"): 230,
+    ("trpo", "trpo"): 220,
 }
 """(what runs were called, what they are) -> how many records. Custom are an estimator with another's step, and
 estimators that are gone."""
