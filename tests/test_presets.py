@@ -108,6 +108,18 @@ def test_a_preset_cuts_no_episodes_under_other_conditions(method: str) -> None:
     assert sources["train_horizon"].startswith("delay or frame_skip")
 
 
+@pytest.mark.parametrize(
+    ("flags", "steps"),
+    [("", 100), ("--delay end", 0), ("--delay=50", 0), ("--frame-skip 2", 0), ("--delay 50 --train-horizon 70", 70)],
+)
+def test_flags_too_keep_a_preset_from_cutting_episodes(
+    flags: str, steps: int, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["train", "halfcheetah", *flags.split(), "--out", str(tmp_path), "--show"]) == 0
+    shown = {line.split()[0]: line.split()[1] for line in capsys.readouterr().out.splitlines() if line.split()}
+    assert shown["train_horizon"] == str(steps)
+
+
 def test_a_task_without_natural_steps_has_another_default(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert [default_method(task) for task in ("lqr", "lqr-302", "hopper")] == ["es", "es", "natural-cv"]
     assert make_config("lqr").method == "es"

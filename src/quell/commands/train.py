@@ -75,7 +75,7 @@ def read_settings(
     method, preset = method or written.pop("method", None), preset or written.pop("preset", None)
     written = {name: value for name, value in written.items() if name not in ALSO}
     written = without(written, choices)
-    choices = {**written, **choices}
+    choices = {**written, **choices, **_conditions(rest)}
     if "--method" in {word.partition("=")[0] for word in rest}:
         raise UsageError("--method and --preset say whose settings are the defaults: give each of them once")
     default = make_config(task, method, preset or "tuned", choices, given)  # type: ignore[arg-type]
@@ -93,6 +93,16 @@ def read_settings(
         names = {full_name(name, known): file for name in written}
         own["settings"] = [_with_flags(one, default, config, names.get(one.name)) for one in found]
     return config, compute, own, given
+
+
+def _conditions(arguments: list[str]) -> dict[str, Any]:
+    """--delay and --frame-skip, which keep a preset from cutting episodes. What is wrong in them is told later."""
+    found: dict[str, Any] = {}
+    for name in ("delay", "frame_skip"):
+        said = take(arguments, f"--{name.replace('_', '-')}")[0]
+        with suppress(ValueError):
+            found |= {name: 0 if said == "end" else read_whole(said)} if said else {}
+    return found
 
 
 def _with_flags(setting: Setting, default: Config, config: Config, file: str | None) -> Setting:
