@@ -4,10 +4,10 @@
     python benchmarks/horizons.py --set '{"step.kl": 0.2}' --methods natural-cv
     python benchmarks/horizons.py --table
 
-A row per task, method and `train_horizon` (0: episodes of full length), with the same steps in a batch. Policies are
-judged in whole episodes with their mean actions, five of them about every 25,000 steps, later every 50,000. Runs are
-processes of their own with one worker and one thread, `--jobs` at a time; seeds take turns, so that a campaign that is
-stopped has about as many of every row. The same command goes on where it was stopped.
+A row per task, method and `train_horizon` (0: episodes of full length), with the same steps in a batch, or, of ES and
+ARS, the same pairs. Policies are judged in whole episodes with their mean actions, five of them about every 25,000
+steps, later every 50,000. Runs are processes of their own with one worker and one thread, `--jobs` at a time; seeds
+take turns, so that a campaign that is stopped has about as many of every row. The same command goes on where it was.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from seconds import TARGETS, Looks, reached
+from seconds import TARGETS, Looks, options, reached
+from seconds import read as read
 
 TASKS = ("halfcheetah", "hopper", "walker2d", "ant", "swimmer", "dm-cheetah-run", "dm-cartpole-swingup")
 HORIZONS = (0, 100, 200, 400)
@@ -37,17 +39,9 @@ Run = dict[str, Any]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", nargs="*", default=TASKS)
-    parser.add_argument("--methods", nargs="*", default=("natural-cv",))
+    parser = options(__doc__, TASKS, ("natural-cv",), FIRST_SEED, OUT)
     parser.add_argument("--horizons", nargs="*", type=int, default=HORIZONS)
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
-    parser.add_argument("--steps", type=int, default=1_000_000)
-    parser.add_argument("--set", default="{}", help="more settings that differ, as JSON")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time")
-    parser.add_argument("--out", type=Path, default=OUT)
-    parser.add_argument("--table", action="store_true", help="only print what is there")
     given = parser.parse_args()
     if not given.table:
         campaign(given)
@@ -63,7 +57,7 @@ def campaign(given: argparse.Namespace) -> None:
         for method in given.methods
         for horizon in given.horizons
     ]
-    there = read(given.out)
+    there, alone = read(given.out), threading.Lock()
 
     def one(case: Run) -> None:
         command = [sys.executable, __file__, json.dumps({**case, "steps": given.steps})]
@@ -72,7 +66,7 @@ def campaign(given: argparse.Namespace) -> None:
             print(f"failed: {case}", flush=True)
             return
         line = done.stdout.splitlines()[-1]
-        with gzip.open(given.out, "at") as out:  # a whole line at a time, from one process
+        with alone, gzip.open(given.out, "at") as out:
             out.write(line + "\n")
         print(case, json.loads(line)["curve"][-1], flush=True)
 
@@ -96,9 +90,7 @@ def child(case: Run) -> None:
             looks[:] = looks or [Looks(self.training.config, EPISODES, workers=1)]
             curve.append([steps, steps, looks[0].score(self.training.state, len(curve))])
 
-    settings = {"train_horizon": case["horizon"]} if case["horizon"] else {}
-    if case["horizon"] and case["method"] in ("es", "ars"):  # their batches are so many pairs
-        settings |= {"batch_steps": 0}
+    settings = {"train_horizon": case["horizon"]}  # 0 too: a preset may cut episodes
     with tempfile.TemporaryDirectory() as out:
         quell.train(
             case["task"],
@@ -112,10 +104,6 @@ def child(case: Run) -> None:
     for one in looks:
         one.close()
     print(json.dumps({**case, "curve": curve}))
-
-
-def read(path: Path) -> list[Run]:
-    return [json.loads(line) for line in gzip.open(path, "rt")] if path.exists() else []
 
 
 def table(rows: Iterable[Run]) -> str:

@@ -46,23 +46,29 @@ Run = dict[str, Any]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", nargs="*", default=list(TARGETS))
-    parser.add_argument("--methods", nargs="*", default=METHODS)
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
-    parser.add_argument("--steps", type=int, default=1_000_000)
+    parser = options(__doc__, TARGETS, METHODS, FIRST_SEED, OUT)
     parser.add_argument("--workers", type=int, help="processes that play; such runs are a row of their own")
-    parser.add_argument(
-        "--set", default="{}", help="settings that differ, as JSON; such runs are a method of their own"
-    )
     parser.add_argument("--idle", type=float, default=0.15, help="cores that others may use")
-    parser.add_argument("--out", type=Path, default=OUT)
-    parser.add_argument("--table", action="store_true", help="only print what is there")
     given = parser.parse_args()
     if not given.table:
         campaign(given)
     print(table(read(given.out)))
+
+
+def options(
+    text: str | None, tasks: Iterable[str], methods: Iterable[str], first: int, out: Path
+) -> argparse.ArgumentParser:
+    """Those of any campaign of such runs, with its defaults."""
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", nargs="*", default=list(tasks))
+    parser.add_argument("--methods", nargs="*", default=list(methods))
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--first-seed", type=int, default=first)
+    parser.add_argument("--steps", type=int, default=1_000_000)
+    parser.add_argument("--set", default="{}", help="settings that differ, as JSON; such runs are a row of their own")
+    parser.add_argument("--out", type=Path, default=out)
+    parser.add_argument("--table", action="store_true", help="only print what is there")
+    return parser
 
 
 def campaign(given: argparse.Namespace) -> None:

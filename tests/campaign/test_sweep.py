@@ -92,6 +92,16 @@ def test_a_sweep_runs_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "made with other settings (directions.sigma)" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("grid", ["delay=1,50", "frame_skip=2"])
+def test_late_rewards_and_episodes_that_a_preset_cuts(
+    grid: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The reward would be paid at the cut, so the user has to say what is meant; nothing has been run."""
+    assert main(["sweep", "halfcheetah", "--grid", grid, "--out", str(tmp_path), "--name", "a"]) == 2
+    assert "add `--train-horizon 0`" in capsys.readouterr().err
+    assert not list(tmp_path.rglob("config.json"))
+
+
 @pytest.mark.usefixtures("jobs_in_process")
 def test_seeds_of_one_setting(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "lqr-302", *FAST, "--seeds", "2", "--out", str(tmp_path)]) == 0

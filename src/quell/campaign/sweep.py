@@ -116,6 +116,10 @@ class Sweep:
 
     def job(self, trial: Mapping[str, Any], seed: int) -> Job:
         config = replace(self.config, {**trial, "seed": seed}).validate()
+        late = (config.delay, config.frame_skip) != (self.config.delay, self.config.frame_skip)
+        if late and config.train_horizon and "train_horizon" not in trial:
+            cut = f"episodes of training are cut after {config.train_horizon} steps, where late rewards would be paid"
+            raise UsageError(f"a sweep of `delay` or `frame_skip` while {cut}: add `train_horizon=0`")
         label = re.sub(r"[^A-Za-z0-9=.,_+-]", "", ",".join(f"{name}={value}" for name, value in trial.items()))[:150]
         name = "-".join(filter(None, (folder_name(config.task), config.method, label, str(seed))))
         record = archive.loose(self.out, name)
